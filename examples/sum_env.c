@@ -1,5 +1,5 @@
-/* Sums over the ranks of a job, whoever has started them, and checks the sum; twice, to show that
- * communicators can follow each other.
+/* Sums a vector over the ranks of a job, and checks the sum. Any launcher may start the ranks. The
+ * program does it twice, to show that communicators can be made one after the other.
  *
  *     cc sum_env.c -o sum_env $(pkg-config --cflags --libs qccl)
  *     torchrun --no-python --nproc-per-node 4 ./sum_env
@@ -15,7 +15,7 @@
 #define COUNT 100000
 static float values[COUNT];
 
-/* Rank r gives r + i at place i. 0 if all went well. */
+/* Rank r contributes r + i % 1000 at index i. Returns 0 if the sum is right. */
 static int sum_once(const char *what)
 {
     qcclComm_t comm;

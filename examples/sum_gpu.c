@@ -1,6 +1,6 @@
-/* Sums vectors that lie on GPUs over the ranks of a job, in streams, and checks the sums. Rank r
- * takes the device that its arguments name, in turn: emulated:0, which every machine has, or cuda:0
- * where the program has been compiled for that.
+/* Sums vectors on GPUs over the ranks of a job, in streams, and checks the sums. The arguments name
+ * devices, and the ranks take them in turn: emulated:0, which every machine has, or cuda:0 if the
+ * program was compiled for CUDA.
  *
  *     cc sum_gpu.c -o sum_gpu $(pkg-config --cflags --libs qccl) -lqccl_emulated
  *     mpirun -n 2 ./sum_gpu emulated:0 emulated:1          # or srun, torchrun --no-python
@@ -43,7 +43,8 @@ static void qccl(qcclResult_t result, qcclComm_t comm)
     exit(1);
 }
 
-/* As the launcher says it, in the order in which qcclCommInitEnv asks; NULL: no launcher. */
+/* Returns the rank as the launcher's variables state it, asked in the order of qcclCommInitEnv.
+ * NULL: no launcher has started the program. */
 static const char *launched_rank(void)
 {
     static const char *const names[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
@@ -52,7 +53,8 @@ static const char *launched_rank(void)
     return NULL;
 }
 
-/* Whether there are devices, all of them GPUs of the runtime that this is compiled with. */
+/* Returns 1 if the arguments name devices, and all of them are GPUs of the runtime that the program
+ * is compiled with. */
 static int names_gpus(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
@@ -86,17 +88,17 @@ int main(int argc, char **argv)
     gpu(GPU(SetDevice)(atoi(config.device + strlen(VENDOR))));
     gpu(GPU(StreamCreate)(&stream));
     gpu(GPU(Malloc)(&vector, bytes));
-    gpu(GPU(MallocHost)(&host, bytes)); /* copies of other memory would wait for the stream */
+    gpu(GPU(MallocHost)(&host, bytes)); /* a copy of other memory would wait for the stream */
     values = host;
 
-    /* Nothing waits before the last line of these: all is done in the stream's order. */
+    /* Only the last of these lines waits: the stream does all work in order. */
     for (int i = 0; i < COUNT; i++) values[i] = (float)(rank + i % 1000);
     gpu(COPY(vector, values, bytes, stream));
     qccl(qcclAllReduce(vector, vector, COUNT, qcclFloat32, qcclSum, comm, stream), comm);
     qccl(qcclAllReduce(vector, vector, COUNT, qcclFloat32, qcclAvg, comm, stream), comm);
     gpu(COPY(values, vector, bytes, stream));
     gpu(GPU(StreamSynchronize)(stream));
-    /* A call that fails on its way does not stop the stream: this says so. */
+    /* A call that fails in the stream does not stop the stream, so the program asks. */
     qccl(qcclCommGetAsyncError(comm, &state), comm);
     if (state != qcclInProgress) qccl(state, comm);
 

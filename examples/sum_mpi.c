@@ -1,4 +1,4 @@
-/* Sums over the ranks of MPI_COMM_WORLD, and over each half of them, and checks both.
+/* Sums a vector over the ranks of MPI_COMM_WORLD, and over each half of them, and checks both sums.
  *
  *     mpicc sum_mpi.c -o sum_mpi $(pkg-config --cflags --libs qccl) && mpirun -n 4 ./sum_mpi
  */
@@ -8,7 +8,7 @@
 #define COUNT 100000
 static float values[COUNT];
 
-/* Rank r gives r + i at place i. 0 if all went well. */
+/* Rank r contributes r + i % 1000 at index i. Returns 0 if the sum is right. */
 static int sum_over(MPI_Comm mpi, const char *what)
 {
     qcclComm_t comm;

@@ -1,12 +1,12 @@
-// A rank for each device that the arguments name, each a thread of this process with a stream of
-// its own; several may share a GPU. With a codec as in QCCL_CODEC=int8 the vectors travel
-// compressed.
+// Sums vectors on GPUs over the threads of this process, and checks the sums. The arguments name
+// devices. Each device has a rank, and each rank is a thread with a stream of its own; several
+// ranks may share a GPU. With a codec, as in QCCL_CODEC=int8, the vectors are sent compressed.
 //
 //     c++ -std=c++17 sum_threads.cpp -o sum_threads $(pkg-config --cflags --libs qccl)
 //     -lqccl_emulated -pthread
 //     ./sum_threads emulated:0 emulated:1 emulated:1
 //
-// For GPUs of NVIDIA: -DUSE_CUDA, -lcudart in place of -lqccl_emulated, and cuda:0 cuda:1.
+// For GPUs of NVIDIA use -DUSE_CUDA, -lcudart in place of -lqccl_emulated, and cuda:0 cuda:1.
 #include <qccl/qccl.h>
 
 #include <algorithm>
@@ -32,17 +32,18 @@ static void require(bool is_right, const char *why) {
     std::exit(1);
 }
 
-// Asks for the error's text when the call has returned, not before.
+// Exits with the error's text if the call has failed. Asks for the text only after the call has
+// returned.
 static void qccl(qcclResult_t result, qcclComm_t comm) {
     if (result != qcclSuccess) require(false, qcclGetLastError(comm));
 }
 
-// On the thread's GPU, for its stream.
+// A vector on the thread's GPU, for use in one stream.
 class Vector {
 public:
     Vector(size_t count, GPU(Stream_t) stream) : count_(count), stream_(stream) {
-        // In the order of the stream: an ordinary allocation may wait for streams of other ranks,
-        // which wait for this one.
+        // The memory is allocated in the order of the stream, because an ordinary allocation may
+        // wait for streams of other ranks, which wait for this rank.
         require(GPU(MallocAsync)(&memory_, bytes(), stream) == GPU(Success), "no memory");
     }
     ~Vector() { (void)GPU(FreeAsync)(memory_, stream_); }
@@ -54,7 +55,8 @@ public:
     }
     std::vector<float> read() {
         std::vector<float> values(count_);
-        // First, because to copy to such memory may hold up other threads that use the GPU.
+        // A copy to pageable memory may hold up other threads that use the GPU, so the stream
+        // has to be idle first.
         require(GPU(StreamSynchronize)(stream_) == GPU(Success), "the stream has failed");
         require(COPY(values.data(), memory_, bytes(), stream_) == GPU(Success), "no copy");
         require(GPU(StreamSynchronize)(stream_) == GPU(Success), "the stream has failed");
@@ -68,7 +70,7 @@ private:
     void *memory_ = nullptr;
 };
 
-// Everybody gives its rank; the sum is known.
+// Each rank contributes its own number, so the sum is known.
 static void run_rank(size_t rank, size_t ranks, const std::string &device, qcclComm_t comm) {
     constexpr size_t count = 100'000;
     require(GPU(SetDevice)(std::atoi(device.substr(device.find(':') + 1).c_str())) == GPU(Success),

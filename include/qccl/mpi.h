@@ -1,5 +1,6 @@
-/* Communicators whose ranks are those of an MPI communicator. Compiled against the program's own
- * MPI, whichever that is: libqccl itself knows none, and one libqccl serves them all.
+/* Makes communicators of the ranks of an MPI communicator. MPI programs include this header, which
+ * is compiled against the program's own MPI. libqccl does not use MPI itself, so one libqccl serves
+ * every MPI.
  *
  *     MPI_Init(&argc, &argv);
  *     qcclComm_t comm;
@@ -22,19 +23,24 @@
 extern "C" {
 #endif
 
-/* What the functions below tell each other; not for programs. */
+/* State that the functions below share. Programs do not use it. */
 typedef struct {
     MPI_Comm mpi;
-    int has_met; /* the ranks have told each other that all take part */
+    int has_met; /* 1: this rank has told the others whether it takes part */
 } qcclMpiMeeting_t;
 
-/* MPI's error. *all_out: whether every rank has said 1. */
+/* Tells the other ranks whether this rank takes part: `mine` is 1 or 0. *all_out receives 1 if
+ * every rank takes part, else 0. Returns MPI's error code. Blocks until all ranks have called
+ * it. */
 static inline int qcclMpiMeet(qcclMpiMeeting_t *meeting, int mine, int *all_out)
 {
     meeting->has_met = 1;
     return MPI_Allreduce(&mine, all_out, 1, MPI_INT, MPI_MIN, meeting->mpi);
 }
 
+/* The all-gather of qcclOob_t over MPI. The first call also checks that every rank takes part.
+ * Returns 0 (MPI_SUCCESS) on success, -qcclRemoteError if another rank does not take part, else
+ * MPI's error code. */
 static inline int qcclMpiAllgather(const void *mine, void *all, size_t bytes, void *context)
 {
     qcclMpiMeeting_t *meeting = (qcclMpiMeeting_t *)context;
@@ -46,13 +52,21 @@ static inline int qcclMpiAllgather(const void *mine, void *all, size_t bytes, vo
     return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, meeting->mpi);
 }
 
-/* Makes a communicator of the ranks of `mpi`, numbered as there; every one of them has to call it.
- * Any intra-communicator will do, MPI_Comm_split's too; it is used until the return, from the
- * calling thread, and stays the caller's: nothing of it is kept. MPI_COMM_NULL and an
- * inter-communicator are refused (qcclInvalidArgument), and so is whatever MPI has when it is not
- * running. What MPI reports as an error becomes qcclSystemError and does not end the program,
- * whatever error handler `mpi` has; that is put back before the return. Where one rank is refused
- * for its arguments, the others get qcclRemoteError. config may be NULL. */
+/* Makes a communicator of the ranks of `mpi`, with the same numbers. Every rank of `mpi` calls it.
+ *
+ * comm_out: receives the communicator. The caller ends it with qcclCommDestroy or qcclCommAbort.
+ * mpi: any intra-communicator, also one of MPI_Comm_split. The function uses it on the calling
+ *   thread, and not after it has returned. It stays the caller's. While the function runs, errors
+ *   of MPI on `mpi` return instead of ending the program, whatever its error handler is; the
+ *   function then restores the handler.
+ * config: NULL stands for the defaults. The function reads it only during the call.
+ * Returns
+ *   creation errors      as in qcclCommInitOob. qcclInvalidArgument also if `mpi` is MPI_COMM_NULL
+ *                        or an inter-communicator, or MPI is not running; qcclSystemError also if
+ *                        MPI reports an error; qcclRemoteError also if another rank was refused for
+ *                        comm_out or config.
+ *   qcclInvalidUsage     as in qcclCommInitOob.
+ * Threads: one that may call MPI. Blocks until all ranks have joined. */
 static inline qcclResult_t qcclCommInitMpi(qcclComm_t *comm_out, MPI_Comm mpi,
                                            const qcclConfig_t *config)
 {
@@ -76,7 +90,7 @@ static inline qcclResult_t qcclCommInitMpi(qcclComm_t *comm_out, MPI_Comm mpi,
     MPI_Comm_size(mpi, &nranks);
     MPI_Comm_rank(mpi, &rank);
     result = qcclCommInitOob(comm_out, nranks, rank, &oob, config);
-    /* Refused before it met the others, who wait for its word. */
+    /* This rank was refused before it met the others, and they wait for it. */
     if (!meeting.has_met) (void)qcclMpiMeet(&meeting, 0, &all);
     MPI_Comm_set_errhandler(mpi, handler);
     MPI_Errhandler_free(&handler);

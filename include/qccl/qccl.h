@@ -1,34 +1,54 @@
 /* QCCL: collective communication with compression built in.
  *
- * A communicator joins `nranks` ranks (processes or threads). Every rank calls the same collectives
- * in the same order; each call moves encoded bytes, and all ranks end with identical bytes.
- * Lossless is the default: a codec changes values only where the call, the communicator or the
- * environment (in this precedence) names one.
+ * This header is the whole C API, in reading order. Programs include it and link libqccl.
  *
- *     qcclUniqueId id;                        // made by one rank, brought to all others
+ * A communicator joins `nranks` ranks. A rank is a process or a thread. Every rank calls the same
+ * collectives in the same order. Each call moves encoded bytes, and all ranks end with identical
+ * bytes. Lossless is the default: a codec changes values only if the call, the communicator or the
+ * environment names one. The first of these three that names a codec decides.
+ *
+ *     qcclUniqueId id;                        // one rank makes it and brings it to all others
  *     qcclComm_t comm;
  *     qcclCommInitRank(&comm, nranks, &id, rank);
  *     qcclAllReduce(gradient, gradient, count, qcclFloat32, qcclSum, comm, NULL);
  *     qcclCommDestroy(comm);
  *
- * Rules for every function here, unless its comment says otherwise:
- * - It returns qcclSuccess or says what went wrong; qcclGetLastError gives the sentence.
- * - Handles and scalars are written only on success. A call that is refused for its arguments
- *   touches nothing, consumes no call number and leaves the communicator usable. (What one rank's
- *   qcclCommInit... refuses fails on all ranks; whom qcclCommSplit or qcclCommShrink refuses is
- *   waited for, and its right call completes those of the others.)
- * - A failed collective leaves its receive buffer undefined and its communicator failed: every
- *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
- * - One thread at a time in one communicator; different communicators are independent.
- * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate, registrations) are numbers
- *   that a process gives once, not addresses. A call with a handle that has been destroyed, aborted
- *   or deregistered is refused with qcclInvalidUsage for the life of the process, and so is a call
- *   that races with the end and comes too late; a call that came in time finishes first, except
- *   that qcclCommDestroy is refused while another thread is inside. Where several threads end a
- *   handle at once, one of them ends it and the others get qcclInvalidUsage. A value that never was
- *   a handle is refused with qcclInvalidArgument and not followed (on a communicator of a GPU,
- *   streams are the vendor's, whose runtime does follow them). A forked child is refused its
- *   parent's communicators and streams with qcclInvalidUsage, and may use and destroy its codecs.
+ * The comment of a function says what the function does, and then lists its arguments, its results
+ * ("Returns") and the threads that may call it ("Threads"). Results that many functions share are
+ * described once, in groups, below qcclResult_t. The rules that follow hold for every function
+ * unless its comment says otherwise.
+ *
+ * Results
+ * - A function returns qcclSuccess or a code that says what went wrong. qcclGetLastError returns a
+ *   sentence that explains the code.
+ * - An argument whose name ends in `_out` must not be NULL. The function writes it only on success.
+ * - qcclInvalidArgument and qcclInvalidUsage are refusals. A refused call has no effect: it
+ *   consumes no call number and leaves the communicator usable. The caller corrects the call and
+ *   repeats it. The other ranks wait for the corrected call until their `timeout`, and it completes
+ *   theirs. The creation of communicators differs: see "Creation errors" below qcclResult_t.
+ * - A failed collective leaves its receive buffer undefined and its communicator failed. Every
+ *   later collective on that communicator returns the same error. qcclCommShrink, qcclCommDestroy
+ *   and qcclCommAbort still work.
+ *
+ * Threads
+ * - One thread at a time may be inside a communicator. Different communicators are independent.
+ * - "Threads: any" means that any thread may call the function at any time, also while another
+ *   thread is inside the communicator, and from the idle and log functions of qcclConfig_t.
+ *
+ * Handles
+ * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate, registrations) are numbers,
+ *   not addresses. A process gives each number once.
+ * - A handle ends when it is destroyed, aborted or deregistered. From then on every call with it is
+ *   refused with qcclInvalidUsage, for the life of the process. If a call races with the end, a
+ *   call that comes too late is refused, and a call that came in time finishes first.
+ *   qcclCommDestroy itself is refused while another thread is inside.
+ * - If several threads end a handle at once, one of them ends it, and the others get
+ *   qcclInvalidUsage.
+ * - A value that never was a handle is refused with qcclInvalidArgument and is not dereferenced. On
+ *   a communicator of a GPU, streams are the vendor's, and the vendor's runtime does dereference
+ *   them.
+ * - A forked child may use and destroy its parent's codecs. It is refused its parent's
+ *   communicators and streams with qcclInvalidUsage.
  */
 #ifndef QCCL_H
 #define QCCL_H
@@ -49,26 +69,98 @@ extern "C" {
 #endif
 
 /* ---- Values ----------------------------------------------------------------------------------
- * Numbers are NCCL's where NCCL has one, and are never reused. The types are int32_t because the
- * width of a C enum is not part of an ABI. */
+ * A value that NCCL has, too, has NCCL's number. Numbers are never reused. The types are int32_t
+ * because the width of a C enum is not part of an ABI. */
 
 typedef int32_t qcclResult_t;
 enum {
     qcclSuccess = 0,
-    qcclUnhandledDeviceError = 1, /* the device's runtime failed */
-    qcclSystemError = 2,          /* the operating system refused something */
+    qcclUnhandledDeviceError = 1, /* a call to the device's runtime failed */
+    qcclSystemError = 2,          /* a call to the operating system failed */
     qcclInternalError = 3,        /* a mistake in QCCL itself */
     qcclInvalidArgument = 4,      /* an argument is not valid; the communicator stays usable */
-    qcclInvalidUsage = 5,         /* not allowed here: a second thread, a forked child, a handle
-                                   * that has ended, ... */
+    qcclInvalidUsage = 5,         /* the call is not allowed here: a second thread, a forked child,
+                                   * a handle that has ended, ... */
     qcclRemoteError = 6,          /* another rank failed */
-    qcclInProgress = 7,           /* still running */
+    qcclInProgress = 7,           /* the work is still running */
     qcclTimeout = 8,              /* a live rank did not come in time */
     qcclMismatch = 64,            /* ranks disagree about a call */
-    qcclPeerLost = 65,            /* a rank died or left */
+    qcclPeerLost = 65,            /* a rank died or left, or cannot be reached */
     qcclRevoked = 66,             /* a rank called qcclCommRevoke or qcclCommAbort */
     qcclDamagedData = 67          /* encoded bytes that no encoder writes */
 };
+
+/* Groups of results. The comments of the functions refer to them by name.
+ *
+ * Handle errors. Every function that takes a handle returns them.
+ *   qcclInvalidArgument       The handle is NULL (where the function does not allow NULL), or the
+ *                             value never was a handle of this kind. The caller passes another one.
+ *   qcclInvalidUsage          The handle has ended, or this process is a forked child and the
+ *                             handle is its parent's. The caller makes a handle of its own.
+ *
+ * Entry errors. Functions that enter a communicator return them. They are the handle errors and:
+ *   qcclInvalidUsage          Another thread is inside the communicator, another thread is ending
+ *                             the communicator, or the caller is the communicator's own idle or log
+ *                             function. The call had no effect. The caller repeats it when the
+ *                             other thread has left, and outside the idle or log function.
+ *
+ * Resource errors. Every function may return them.
+ *   qcclSystemError           The operating system refused memory, a thread, a file, a socket or
+ *                             the like; the sentence says which. The caller frees resources or
+ *                             raises the limit, and repeats the call. In a function that takes part
+ *                             in a communicator's call the code is a failure, see below.
+ *   qcclInternalError         A mistake in QCCL. The caller reports it with its sentence.
+ *
+ * Failures. A communicator fails on all ranks that can be reached, and stays failed. Every rank
+ * keeps the code and the sentence of the first failure that it learns of, and its functions return
+ * that code. The caller ends the communicator (qcclCommDestroy, qcclCommAbort), or makes another
+ * one of the ranks that are left (qcclCommShrink) and ends the old one.
+ *   qcclTimeout               A live rank did not come within `timeout`. The sentence names the
+ *                             rank. A longer `timeout` helps if the rank is only slow.
+ *   qcclMismatch              Ranks made different calls, so their data may differ. The sentence
+ *                             names two ranks and what differs. The program has to be corrected.
+ *   qcclPeerLost              A rank died, ended the communicator, or cannot be reached any more.
+ *                             qcclCommShrink goes on without the rank.
+ *   qcclRevoked               A rank called qcclCommRevoke, qcclCommAbort, or qcclCommShrink with
+ *                             QCCL_SHRINK_ABORT.
+ *   qcclRemoteError           Another rank failed, and its reason did not arrive.
+ *   qcclDamagedData           A message holds bytes that no encoder writes, or its checksum is
+ *                             wrong.
+ *   qcclUnhandledDeviceError  A call to the device's runtime failed on one rank. The sentence
+ *                             quotes the runtime.
+ *   qcclSystemError           One rank could not get memory or another resource in the call.
+ *   qcclInternalError         A mistake in QCCL. The caller reports it with its sentence.
+ *   qcclInvalidUsage          The only thread of a process waits in a call of one of its
+ *                             communicators (of qcclCommInitAll, or split or shrunk from these) for
+ *                             a call that the same thread would have to make. The program gives
+ *                             each rank a thread, or uses host streams.
+ * As a rule qcclInvalidArgument and qcclInvalidUsage are refusals. If qcclCommGetAsyncError gives
+ * the same code, the communicator has failed with it.
+ *
+ * Creation errors. Functions that make a communicator return them. There is no new communicator
+ * then.
+ *   qcclInvalidArgument       An argument, a field of the config, or a setting of this rank (a
+ *                             QCCL_ variable, the plan file) is not valid, or this machine or this
+ *                             build does not have the device. The sentence names it.
+ *   qcclRemoteError           Another rank was refused or could not make its part. The sentence
+ *                             says which rank and why.
+ *   qcclMismatch              The ranks differ in their number of ranks, in the protocol of their
+ *                             release, or in a setting that has to be equal on all ranks. The
+ *                             sentence names the first difference.
+ *   qcclTimeout               A rank did not come within `timeout`, or the process that serves the
+ *                             rendezvous cannot be reached in time.
+ *   qcclPeerLost              A rank, or the process that serves the rendezvous, died, left or
+ *                             cannot be reached.
+ *   qcclUnhandledDeviceError  The device's runtime failed.
+ *   qcclDamagedData           A message of the rendezvous is damaged.
+ *   qcclSystemError           As in the resource errors; also: no interface of this machine leads
+ *                             to the rendezvous, or ranks are on several hosts and there is no
+ *                             network.
+ *   qcclInternalError         As in the resource errors.
+ * A rank that is refused before it meets the others (for a NULL pointer, a damaged id, its config;
+ * in qcclCommInitEnv also for a launcher's variable) may correct the call and repeat it. The others
+ * wait for it until their `timeout`. Every other creation error ends the creation on all ranks: the
+ * caller corrects what the sentence says, and all ranks begin again. */
 
 typedef int32_t qcclDataType_t;
 enum {
@@ -86,341 +178,583 @@ enum {
     qcclFloat8e5m2 = 11  /* OCP, on every device */
 };
 
-/* Sums of 8, 16 and 32 bit floats are formed in fp32, of fp64 in fp64, of integers in their own
- * type (wrapping), and are rounded once. qcclAvg divides by the number of ranks after the last
- * addition (integers truncate toward zero). For qcclMin and qcclMax any NaN gives NaN; -0 < +0. */
+/* Sums of floats of 8, 16 and 32 bits are formed in fp32, sums of fp64 in fp64, and sums of
+ * integers in their own type, in which they wrap around. The result is rounded once. qcclAvg
+ * divides by the number of ranks after the last addition; integers truncate toward zero. In qcclMin
+ * and qcclMax any NaN gives NaN, and -0 is less than +0. */
 typedef int32_t qcclRedOp_t;
 enum { qcclSum = 0, qcclProd = 1, qcclMax = 2, qcclMin = 3, qcclAvg = 4 };
 
-/* Numbers that look like pointers and are none: to be compared and passed on only. */
+/* Handles. They look like pointers, but are numbers. Programs only compare them and pass them
+ * on. */
 typedef struct qcclComm *qcclComm_t;
 typedef struct qcclCodec *qcclCodec_t;
 
-/* A stream in which work is done in order. On a host communicator NULL and QCCL_STREAM_SYNC both
- * mean: return when the work is done. Otherwise a stream from qcclStreamCreate: the call returns at
- * once, and its buffers stay in use until the stream has come past it.
+/* A stream does its work in order. A function that takes a stream reads it as the device of the
+ * communicator says.
  *
- * On a communicator of a GPU it is a stream of that GPU, as the vendor's runtime gives it (a
- * cudaStream_t), NULL its (legacy) default stream: the call returns at once, is done when the
- * stream has come to it, and the stream goes on when it is done, also where it has failed: then
- * qcclCommGetAsyncError says why. With QCCL_STREAM_SYNC the call returns when it is done; what the
- * caller's streams still do to its buffers has to be awaited before. On AMD's GPUs QCCL_STREAM_SYNC
- * alone is possible. Buffers are the GPU's memory, or managed memory.
+ * On a communicator of the host:
+ * - NULL and QCCL_STREAM_SYNC both mean that the call returns when its work is done.
+ * - With a stream from qcclStreamCreate the call returns at once. The call uses its buffers until
+ *   the stream has come past it.
  *
- * While a stream waits for other ranks in a call, a thread of the library starts work on the GPU,
- * and nothing may hold that up on any rank:
- * - No call that waits for the whole GPU, also where each rank is a process: cudaDeviceSynchronize,
- *   cudaFree, cudaFreeHost, cudaHostUnregister, the first launch of a kernel that CUDA loads lazily
- *   (set CUDA_MODULE_LOADING=EAGER, or launch it once before), and what PyTorch frees to try again
- *   when it is out of memory. So does the end of a communicator that sends through memory of the
- *   host: where ranks are on several hosts, some have no GPU, or GPUs do not reach each other's
- *   memory, and after a call that needed more than QCCL_ARENA. Such a call may return only when the
- *   collective fails with qcclTimeout.
- * - The stream has not the greatest priority, which the library's own streams have (a warning says
- *   so once), and ranks that are threads have enough queues of the GPU
- *   (CUDA_DEVICE_MAX_CONNECTIONS=32; with 1, a stream that waits holds up the library's).
- * - Ranks that are threads and share a GPU have a stream each, and none uses the default stream, as
- *   what stands in one stream waits for what stands before it.
+ * On a communicator of a GPU:
+ * - Buffers are memory of that GPU, or managed memory.
+ * - A stream is one of that GPU, as the vendor's runtime makes it (a cudaStream_t). NULL is the
+ *   GPU's (legacy) default stream. The call returns at once. It runs when the stream has come to
+ *   it, and the stream goes on when the call is done. The stream also goes on if the call has
+ *   failed; qcclCommGetAsyncError then returns the error.
+ * - With QCCL_STREAM_SYNC the call returns when it is done. The caller first waits for all work of
+ *   its own streams on the buffers.
+ * - On AMD's GPUs only QCCL_STREAM_SYNC is possible.
  *
- * A call may be captured into a graph, and is made anew by each launch of the graph. All ranks
- * capture the same calls in the same order, those of captures that come to nothing too, and launch
- * what they captured as often. A graph's calls are made in the order in which they were captured,
- * also in branches beside each other. Where a call of another launch, or one that was not captured,
- * could be made at the same time, events have to order the two, alike on all ranks. If ranks come
- * to them in different orders the communicator fails (qcclMismatch); but where not all are on GPUs
- * of one vendor, a rank that cannot capture makes the call for each launch, and only a difference
- * in what is called is found. A launch is the caller's to await before the communicator ends: calls
- * that a graph comes to afterwards are not made. */
+ * While a stream of a GPU waits in a call for other ranks, a thread of the library starts work on
+ * the GPU. The program must not hold up that work, on any rank:
+ * - No thread makes a call that waits for the whole GPU, even if each rank is a process of its own:
+ *   cudaDeviceSynchronize, cudaFree, cudaFreeHost, cudaHostUnregister, the first launch of a kernel
+ *   that CUDA loads lazily (set CUDA_MODULE_LOADING=EAGER, or launch the kernel once before), and
+ *   what PyTorch frees in order to try again when it is out of memory. The end of a communicator
+ *   also waits for the whole GPU if the communicator sends through memory of the host: if ranks are
+ *   on several hosts, some ranks have no GPU, or GPUs do not reach each other's memory; and after a
+ *   call that needed more than QCCL_ARENA. Such a call may return only after the collective has
+ *   failed with qcclTimeout.
+ * - The stream does not have the greatest priority, because the library's own streams have it. A
+ *   warning says so once.
+ * - Ranks that are threads have enough queues of the GPU (CUDA_DEVICE_MAX_CONNECTIONS=32). With one
+ *   queue, a stream that waits holds up the library's streams.
+ * - Ranks that are threads and share a GPU have one stream each, and none of them uses the default
+ *   stream, because work in a stream waits for the work before it.
+ *
+ * Graphs. A call may be captured into a graph. Each launch of the graph makes the call anew.
+ * - All ranks capture the same calls in the same order, including the calls of captures that are
+ *   discarded, and launch what they have captured equally often.
+ * - The calls of one graph run in the order in which they were captured, also those in parallel
+ *   branches.
+ * - If a call of another launch, or a call that was not captured, could run at the same time,
+ *   events must order the two calls, in the same way on all ranks. If ranks come to the calls in
+ *   different orders, the communicator fails (qcclMismatch). If not all ranks are on GPUs of one
+ *   vendor, a rank that cannot capture makes the call for each launch, and the ranks detect only
+ *   that they made different calls.
+ * - The caller waits for its launches before it ends the communicator. Calls to which a graph comes
+ *   afterwards are not made. */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 
 /* ---- Versions and errors --------------------------------------------------------------------- */
 
-/* The running library's version, as QCCL_VERSION counts (0.1.0 is 100). */
+/* Gives the version of the running library.
+ *
+ * version_out: receives the version, as QCCL_VERSION counts it (0.1.0 is 100).
+ * Returns
+ *   qcclInvalidArgument  version_out is NULL.
+ *   No other error is possible.
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclGetVersion(int *version_out);
 
-/* A few words for a result; never NULL, also for numbers that are no result. */
+/* Returns a few words that describe a result. Never returns NULL, also not for a number that is no
+ * result. The text is constant and lasts as long as the library.
+ *
+ * Threads: any. Does not block. */
 QCCL_API const char *qcclGetErrorString(qcclResult_t result);
 
-/* The sentence that belongs to an error: which argument or rank, what was expected, what came.
+/* Returns the sentence that belongs to an error: which argument or rank is meant, what was
+ * expected, and what came. Never returns NULL.
  *
- * With a communicator: its latest call's, whichever thread made it. "" where that call succeeded. A
- * communicator that has failed has the failure's sentence instead of "", for good. Questions
- * (qcclCommGetAsyncError, qcclCommCount, qcclCommUserRank, qcclExplain, qcclCommGetStats) replace
- * the sentence where they are refused and leave it where they are answered; qcclGetErrorInfo and
- * this function always leave it.
- * With NULL: that of this thread's latest call, on any object, that did not succeed; successful
- * calls leave it, as they leave errno. "" where there was none. A communicator that has been
- * destroyed or aborted: that it has.
- *
- * Valid until the next call of this function by the same thread. Any thread, any time. */
+ * comm: a communicator, or NULL.
+ *   - A communicator gives the sentence of its latest call, whichever thread made that call, and ""
+ *     if that call succeeded. A communicator that has failed gives the sentence of the failure
+ *     instead of "", for good. qcclCommGetAsyncError, qcclCommCount, qcclCommUserRank, qcclExplain
+ *     and qcclCommGetStats replace the sentence if they are refused, and leave it if they succeed.
+ *     qcclGetErrorInfo and this function always leave it.
+ *   - A communicator that has ended gives a sentence that says so. A value that never was a
+ *     communicator gives "".
+ *   - NULL gives the sentence of this thread's latest call, on any object, that did not succeed,
+ *     and "" if there was none. Successful calls leave it, as they leave errno.
+ * The text is valid until the same thread calls this function again.
+ * Threads: any. Does not block. */
 QCCL_API const char *qcclGetLastError(qcclComm_t comm);
 
-/* The error whose sentence qcclGetLastError(comm) gives, in parts; its code is qcclSuccess where
- * that is "". Set `size` to sizeof(qcclErrorInfo_t) before the call. rank and peer are -1 where
- * none is meant; expected and got are 0 where nothing was compared. Any thread, any time. */
+/* The parts of the error whose sentence qcclGetLastError(comm) returns. */
 typedef struct {
-    size_t size;
-    qcclResult_t code;
-    int32_t rank;           /* of this process */
-    int32_t peer;           /* the rank at fault */
+    size_t size;            /* the caller sets it to sizeof(qcclErrorInfo_t) before the call */
+    qcclResult_t code;      /* qcclSuccess if the sentence is "" */
+    int32_t rank;           /* this rank of the communicator */
+    int32_t peer;           /* the rank at fault; -1: none is meant */
     int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
-                             * 4 barrier, 5 qcclCommSplit; -1 none */
-    uint64_t call;          /* number of the collective on the communicator, from 1 */
+                             * 4 barrier, 5 qcclCommSplit, 6 qcclCommShrink; -1 none */
+    uint64_t call;          /* number of the collective on the communicator, from 1; 0: none */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
-    int64_t expected;
+    int64_t expected;       /* 0, as `got`, if nothing was compared */
     int64_t got;
     uint64_t reserved[4];
 } qcclErrorInfo_t;
+/* Gives the communicator's latest error in parts. Does not change the error.
+ *
+ * comm: must not be NULL.
+ * info_out: its `size` must be set. Receives the parts.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  info_out is NULL, or its `size` is not possible. The caller sets `size`.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out);
 
 /* ---- Settings of a communicator and of a call ------------------------------------------------
- * Initialise with the macro, or from other languages with qcclConfigInit; zero means the default. A
- * field that this library does not know and that is not zero is refused, never ignored. Strings are
- * copied. */
+ * Programs initialise a config with its macro, and from other languages with qcclConfigInit. A
+ * field that is zero stands for the default. A field that this library does not know and that is
+ * not zero is refused (qcclInvalidArgument), never ignored. The library copies strings. */
 
 #define QCCL_CONFIG_MAGIC 0x4C434351U /* "QCCL" */
 
-/* What holds for both functions below. They are called from inside the library: on that
- * communicator they may call qcclCommRevoke and whatever only asks (for errors, size and rank,
- * statistics, an explanation); collectives, qcclCommFinalize, qcclCommDestroy and qcclCommAbort are
- * refused there (qcclInvalidUsage), and so is waiting for the stream whose thread it is. They must
- * return. `context` is handed through, and has to live until the communicator has been destroyed or
- * aborted, or its creation has failed. */
+/* The library calls the functions of the two structs below from inside. These rules hold for both:
+ * - On their communicator the functions may call qcclCommRevoke and the functions that only ask
+ *   (for errors, size and rank, statistics, an explanation). Functions that enter or end the
+ *   communicator (collectives, qcclCommFinalize, qcclCommDestroy, qcclCommAbort, ...) are refused
+ *   there (qcclInvalidUsage). So is waiting for the stream whose thread makes the call.
+ * - The functions must return.
+ * - The library passes `context` on unchanged. What it points to must live until the communicator
+ *   has been destroyed or aborted, or its creation has failed. */
 
-/* Called again and again while a collective waits long, from the thread that waits, which may be a
- * stream's: MPI's progress, Python's signals. Not called while a communicator is made. */
+/* The library calls `function` again and again while a collective waits long, from the thread that
+ * waits; that may be a stream's thread. Programs use it for MPI's progress or Python's signals. The
+ * library does not call it while a communicator is made. */
 typedef struct {
-    void (*function)(void *context);
+    void (*function)(void *context); /* NULL: none */
     void *context;
 } qcclIdle_t;
 
-/* Called with each line of the log that QCCL_DEBUG lets pass (level 1 warn, 2 info, 3 trace), from
- * any thread, from several at once, and from creation on. `line` is valid during the call. */
+/* The library calls `function` with each line of the log that QCCL_DEBUG lets pass (level 1 warn,
+ * 2 info, 3 trace), from any thread, from several threads at once, and from creation on. `line` is
+ * valid during the call. */
 typedef struct {
     void (*function)(int32_t level, const char *line, void *context);
     void *context;
 } qcclLog_t;
 
+/* The settings of one rank of a communicator. */
 typedef struct {
-    size_t size;
+    size_t size;            /* these three: set by QCCL_CONFIG_INIT and qcclConfigInit */
     uint32_t magic;
     uint32_t version;
-    const char *device;     /* "host" (default), "cuda:0", "hip:1", "emulated:0": where the buffers
-                             * of this rank's calls lie; others' may be elsewhere. One that this
-                             * machine or this build of QCCL does not have, and one whose driver is
-                             * missing, is refused with qcclInvalidArgument */
-    const char *codec;      /* of reductions that name none: "int8", "auto:nmse=1e-3" */
+    const char *device;     /* where the buffers of this rank's calls lie: "host" (default),
+                             * "cuda:0", "hip:1", "emulated:0". Other ranks may be elsewhere. A
+                             * device that this machine or this build of QCCL does not have, or
+                             * whose driver is missing, is refused with qcclInvalidArgument */
+    const char *codec;      /* for reductions that name none: "int8", "auto:nmse=1e-3". Calls that
+                             * it cannot encode go lossless */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
-                             * come; < 0 for ever; 0 QCCL_TIMEOUT; NaN is refused */
-    double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
-    qcclIdle_t idle;
+                             * come; 0: QCCL_TIMEOUT; < 0: for ever; NaN is refused */
+    double peer_timeout;    /* seconds, see below; 0: QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
+    qcclIdle_t idle;        /* default: none */
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
-    const char *name;       /* shown in logs, errors, and by qccl-info attach; items of QCCL_CODEC,
-                             * QCCL_ALGO and plan files may ask for it (comm=dp*), and then all
-                             * ranks need the same */
-    int32_t reproducible;   /* 1: results are the same bits on every machine, below; 0:
-                             * QCCL_REPRODUCIBLE; anything else is refused */
+    const char *name;       /* shown in logs, in errors, and by qccl-info attach. Items of
+                             * QCCL_CODEC, QCCL_ALGO and plan files may ask for it (comm=dp*); then
+                             * all ranks need the same name */
+    int32_t reproducible;   /* 1: results have the same bits on every machine, see below;
+                             * 0: QCCL_REPRODUCIBLE; other values are refused */
     int32_t reserved_word;
     uint64_t reserved[7];
 } qcclConfig_t;
 
-/* With `reproducible` the library chooses the algorithm by the number of ranks, collective, root,
- * count, type, op and codec alone, and ranks are summed in an order that follows from their
- * numbers. So a call gives the same bits wherever the ranks are, on whatever devices, links and
- * cores, and whatever QCCL_SEGMENT, QCCL_LANES and QCCL_ARENA say. QCCL_ONESHOT_MAX,
- * QCCL_LINK_RATE, QCCL_LINK_LATENCY and QCCL_RACK_RATE are not heard. An algorithm that the caller
- * or QCCL_ALGO names is used; `hierarchy`, whose sums follow the hosts, is refused
- * (qcclInvalidArgument). A codec is used also where it makes the call slower. Calls may take
- * longer, because the choice does not know the machine. All ranks need the same. Another release
- * may choose another algorithm. */
+/* reproducible: the library chooses the algorithm of a call by the number of ranks, the collective,
+ * root, count, type, op and codec alone, and sums ranks in an order that follows from their
+ * numbers. A call then gives the same bits wherever the ranks are, on whatever devices, links and
+ * cores, and for all values of QCCL_SEGMENT, QCCL_LANES and QCCL_ARENA. QCCL_ONESHOT_MAX,
+ * QCCL_LINK_RATE, QCCL_LINK_LATENCY and QCCL_RACK_RATE have no effect. An algorithm that the caller
+ * or QCCL_ALGO names is used, except `hierarchy`, whose sums follow the hosts: `hierarchy` is
+ * refused (qcclInvalidArgument). A codec is used even if it makes the call slower. Calls may take
+ * longer, because the choice does not depend on the machine. All ranks need the same value. Another
+ * release may choose another algorithm. */
 
-/* peer_timeout bounds what ranks that have met still need of each other: in creation the exchange
- * of shared memory, and where ranks disagree about a call the time until qcclMismatch, if some have
- * not come to it (`timeout`, if that is shorter). A host that cannot be reached for longer is lost
- * (qcclPeerLost); an outage of up to a third costs only time. It plays no part in finding dead
- * processes: the kernel tells at once that one has ended, other hosts too, and one that is only
- * stopped lives. */
+/* peer_timeout: limits how long ranks that have met wait for each other. In creation it limits the
+ * exchange of shared memory. If ranks disagree about a call and some ranks have not come to the
+ * call, it limits the time until qcclMismatch (`timeout` does, if that is shorter). A host that
+ * cannot be reached for longer counts as lost (qcclPeerLost); an outage of up to a third of
+ * peer_timeout only costs time. Process death is detected at once, also on other hosts, and does
+ * not depend on this timeout. A stopped (SIGSTOP) process counts as alive. */
 
+/* The settings of one call. */
 typedef struct {
-    size_t size;
+    size_t size;            /* these three: set by QCCL_COLL_CONFIG_INIT and qcclConfigInit */
     uint32_t magic;
     uint32_t version;
-    qcclCodec_t codec;      /* NULL: the communicator's, then QCCL_CODEC, then the plan file's
-                             * (QCCL_PLAN_FILE), then lossless */
-    const char *algorithm;  /* NULL: the communicator's, then QCCL_ALGO, then the plan file's, then
-                             * planned */
+    qcclCodec_t codec;      /* NULL: for reductions the communicator's, else QCCL_CODEC's, else the
+                             * plan file's (QCCL_PLAN_FILE), else lossless. A codec that cannot
+                             * encode the call is refused */
+    const char *algorithm;  /* NULL: the communicator's, else QCCL_ALGO's, else the plan file's,
+                             * else planned */
     double timeout;         /* of this call, as in qcclConfig_t; 0: the communicator's */
-    uint64_t tag;           /* shows up in errors and traces */
+    uint64_t tag;           /* shown in errors and traces */
     uint64_t reserved[8];
 } qcclCollConfig_t;
 
-/* Every field, so that no compiler warns of a missing one. */
+/* Initialisers. They name every field, so that no compiler warns of a missing one. */
 #define QCCL_CONFIG_INIT                                                                           \
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
      {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
     {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, {0}}
 
-/* Fills `size` bytes at `config` (a qcclConfig_t or a qcclCollConfig_t) with zeros and the three
- * leading fields, as the macros do. For languages without macros. */
+/* Initialises a config as the macros do, for languages without macros: fills it with zeros and sets
+ * the three leading fields.
+ *
+ * config: a qcclConfig_t or a qcclCollConfig_t.
+ * size: the size of that struct, in bytes.
+ * Returns
+ *   qcclInvalidArgument  config is NULL, or size is less than that of any config or more than 4096.
+ *   No other error is possible.
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclConfigInit(void *config, size_t size);
 
 /* ---- Creating and ending communicators ------------------------------------------------------- */
 
 #define QCCL_UNIQUE_ID_BYTES 128
+/* Names a rendezvous. Programs copy its bytes and do not read them. */
 typedef struct {
     char internal[QCCL_UNIQUE_ID_BYTES];
 } qcclUniqueId;
 
-/* Makes the id of one communicator and serves its rendezvous from this process, in the background,
- * until the communicator is made, ranks have stayed away for QCCL_TIMEOUT, or the process ends. It
- * listens on the interfaces that are up: all but the loopback, or those that QCCL_SOCKET_IFNAME
- * names, a list as NCCL_SOCKET_IFNAME is one: "ib0,eth" (names, or what they begin with; "=eth0" is
- * a name only), "^docker,virbr" (all but those), addresses of IPv4 and IPv6 too. The id carries
- * their addresses, which the ranks try in turn, and a secret: bring it to the other ranks by a
- * channel that you trust. */
+/* Makes the id of one communicator, and serves the communicator's rendezvous from this process, in
+ * the background: until the communicator is made, ranks have stayed away for QCCL_TIMEOUT, or the
+ * process ends. The rendezvous listens on interfaces that are up: on all but the loopback, or on
+ * those that QCCL_SOCKET_IFNAME names. That is a list as NCCL_SOCKET_IFNAME is one: "ib0,eth"
+ * (names or beginnings of names; "=eth0" is a whole name), "^docker,virbr" (all but those), and
+ * also addresses of IPv4 and IPv6.
+ *
+ * id_out: receives the id. It holds the addresses, which the ranks try in turn, and a secret. The
+ *   program brings the id to the other ranks by a channel that it trusts.
+ * Returns
+ *   qcclInvalidArgument  id_out is NULL; or a setting (a QCCL_ variable, the plan file) cannot be
+ *                        read or fits no interface. The caller corrects it and calls again.
+ *   resource errors      qcclSystemError also if the process cannot listen.
+ * Threads: any. Does not wait for other ranks. */
 QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
 
-/* Joins the communicator of `id` as rank 0 <= rank < nranks; blocks until all ranks have come. */
+/* Makes the communicator of `id`, and joins it as rank `rank`.
+ *
+ * comm_out: receives the communicator. The caller ends it with qcclCommDestroy or qcclCommAbort.
+ * nranks: number of ranks, at least 1 and equal on all ranks.
+ * id: from qcclGetUniqueId of one process, the same on all ranks. The function only reads it.
+ * rank: 0 <= rank < nranks. Each rank joins once.
+ * config: NULL stands for the defaults. The function reads it only during the call.
+ * Returns
+ *   creation errors      qcclInvalidArgument also if nranks or rank is not possible, another
+ *                        process has joined as this rank, or `id` is damaged or of another release.
+ *                        After an error that ends the creation, all ranks need a new id.
+ * Threads: any. Blocks until all ranks have joined; `timeout` limits each wait. */
 QCCL_API qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id,
                                        int rank);
-/* config may be NULL. */
 QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks,
                                              const qcclUniqueId *id, int rank,
                                              const qcclConfig_t *config);
 
-/* Makes all ranks of a communicator at once, for the threads of one process: rank r's is
- * comms_out[r]. devices is NULL, or names a device for each rank, as config.device does. A
- * blocking call returns when all ranks have made theirs, so each rank needs a thread of its own;
- * one thread can serve several ranks with host streams, one for each: what stands in one stream
- * waits for what stands before it. A process whose only thread waits for its own next call gets
- * qcclInvalidUsage. */
+/* Makes all ranks of a communicator at once, for the threads of one process.
+ *
+ * A blocking call on one of these communicators returns when all ranks have made theirs, so each
+ * rank needs a thread of its own. One thread can serve several ranks with host streams, one stream
+ * for each rank, because work in a stream waits for the work before it. If the only thread of a
+ * process waits for a call that it would have to make itself, the communicator fails with
+ * qcclInvalidUsage.
+ *
+ * comms_out: an array of nranks communicators. comms_out[r] receives rank r's. The caller ends
+ *   each.
+ * nranks: 1 to 4096.
+ * devices: NULL, or an array of nranks names, none of them NULL: the device of each rank, as
+ *   qcclConfig_t::device names it. NULL: all ranks are on the host.
+ * Returns
+ *   creation errors      On error no communicator is left.
+ * Threads: any. Blocks until all ranks are made; waits for no other process. */
 QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
                                       const char *const devices[]);
 
-/* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`
- * and receives those of all ranks, in rank order, at `all`. Returns 0 on success, -qcclRemoteError
- * where it knows that another rank will not come, else any number, which the error names. */
+/* An all-gather of the caller, by which the ranks meet. Every rank gives the `bytes` bytes at
+ * `mine` and receives those of all ranks, in rank order, at `all`. `allgather` returns 0 on
+ * success, -qcclRemoteError if it knows that another rank will not come, and otherwise any number,
+ * which the error's sentence states. */
 typedef struct {
     int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
-    void *context;
+    void *context; /* passed on unchanged */
 } qcclOob_t;
-/* Joins as rank 0 <= rank < nranks; blocks until all ranks have come, for as long as the all-gather
- * does. That is called several times, on the calling thread, and never after the return: *oob and
- * its context have to live as long. A rank that is refused for its arguments does not call it.
- * config may be NULL. For MPI's communicators there is qcclCommInitMpi in <qccl/mpi.h>. */
+/* Makes a communicator of the ranks that the caller's all-gather joins. For the communicators of
+ * MPI there is qcclCommInitMpi in <qccl/mpi.h>.
+ *
+ * comm_out: receives the communicator. The caller ends it with qcclCommDestroy or qcclCommAbort.
+ * nranks: number of ranks, at least 1 and equal on all ranks.
+ * rank: 0 <= rank < nranks, the number that the all-gather gives this rank.
+ * oob: the function calls oob->allgather several times, on the calling thread, and never after it
+ *   has returned; *oob and its context need to live only so long. A rank that is refused for its
+ *   arguments does not call oob->allgather.
+ * config: NULL stands for the defaults. The function reads it only during the call.
+ * Returns
+ *   creation errors      qcclInvalidArgument also if the all-gather does not give contributions in
+ *                        rank order; qcclSystemError also if the all-gather returned an error;
+ *                        qcclRemoteError also if it returned -qcclRemoteError.
+ *   qcclInvalidUsage     The all-gather put other bytes in this rank's place than this rank gave.
+ *                        The caller numbers the ranks as its all-gather does.
+ * Threads: any. Blocks until all ranks have joined, for as long as the all-gather blocks. */
 QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank,
                                       const qcclOob_t *oob, const qcclConfig_t *config);
 
-/* Joins as the rank that a launcher's environment variables say; blocks until all ranks have come,
- * early or late in any order. The first of these whose rank and size are both set is believed:
+/* Makes a communicator of all ranks of a job, and joins as the rank that the launcher's environment
+ * variables state. The ranks may come early or late, in any order. The function uses the first of
+ * these pairs of which both variables are set:
  *   RANK and WORLD_SIZE                     torchrun, or by hand; with MASTER_ADDR and MASTER_PORT
- *   PMI_RANK and PMI_SIZE                   MPICH's mpiexec; its wire (PMI_FD) says where rank 0 is
+ *   PMI_RANK and PMI_SIZE                   MPICH's mpiexec; PMI (PMI_FD) tells where rank 0 is
  *   OMPI_COMM_WORLD_RANK and ..._SIZE       Open MPI's mpirun, on one host, or with MASTER_ADDR
  *   SLURM_PROCID and SLURM_NTASKS           srun; rank 0 is on the first node of the step, or at
  *                                           MASTER_ADDR
- * What is missing is said by name. Rank 0 listens at QCCL_PORT, else at the port behind MASTER_PORT
- * (which torchrun and torch hold themselves), else, under mpirun and srun, at one that follows from
- * the job's number, on all interfaces or those of QCCL_SOCKET_IFNAME. Whoever can reach that port
- * and guess what the variables say can join: trust the network, or put a secret into the file that
- * QCCL_SECRET_FILE names, the same for all ranks, which others may not read. (With PMI a secret is
- * brought by its wire, which is as safe as the launcher's network.) Several communicators can be
- * made one after the other, by all ranks together. A process that comes as a rank that has come
- * already, or after the creation has failed, is told so for QCCL_PEER_TIMEOUT, as long as rank 0's
- * process lives, and gets qcclInvalidArgument or the code of the failure; later it waits for the
- * next creation. So are two processes on one host that are rank 0 both. A process that uses MPI
- * takes qcclCommInitMpi, because PMI's wire serves one of the two. config may be NULL. */
+ * If a variable is missing, the error's sentence names it.
+ *
+ * Port. Rank 0 listens at QCCL_PORT; else at the port after MASTER_PORT, because torchrun and torch
+ * hold MASTER_PORT themselves; else, under mpirun and srun, at a port that follows from the job's
+ * number. It listens on all interfaces, or on those that QCCL_SOCKET_IFNAME names.
+ *
+ * Security. A process that can reach that port and guess the values of the variables can join. The
+ * program trusts the network, or puts a secret into the file that QCCL_SECRET_FILE names: the same
+ * secret for all ranks, in a file that others may not read. With PMI the launcher's own connection
+ * brings a secret, which is as safe as the launcher's network.
+ *
+ * Several communicators can be made one after the other, by all ranks together. A process that
+ * joins as a rank that has joined already gets qcclInvalidArgument, and a process that comes after
+ * the creation has failed gets the code of the failure, for rank 0's peer_timeout, as long as rank
+ * 0's process lives. After that time such a process waits for the next creation. Two processes on
+ * one host that are both rank 0 are told so, too. A program that uses MPI calls qcclCommInitMpi
+ * instead, because a PMI connection serves only one of the two.
+ *
+ * comm_out: receives the communicator. The caller ends it with qcclCommDestroy or qcclCommAbort.
+ * config: NULL stands for the defaults. The function reads it only during the call.
+ * Returns
+ *   creation errors      qcclInvalidArgument also if the launcher's variables or the secret file
+ *                        are not valid, no address of rank 0 is known, or another process has
+ *                        joined as this rank; qcclRemoteError also if two processes are rank 0;
+ *                        qcclSystemError also if rank 0 cannot listen, for example because another
+ *                        program holds the port (QCCL_PORT chooses another one).
+ * Threads: any. Blocks until all ranks have joined; `timeout` limits each wait. */
 QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
 
 #define QCCL_SPLIT_NOCOLOR (-1)
-/* Makes a communicator of the ranks of `comm` that give the same color, 0 or more, in the order of
- * their keys, and of their ranks where keys are equal. A rank with QCCL_SPLIT_NOCOLOR takes part in
- * the call and gets NULL. Every rank of `comm` calls it, in the same order as its collectives; it
- * waits for what the rank has enqueued, and returns when the rank's own group is complete. What
- * goes wrong inside a group fails the call for that group alone, and `comm` stays usable, unless a
- * rank is lost. The ranks meet over `comm`: no id, and no connection but those that its transport
- * has. config NULL: the config that `comm` was made with, whose functions and contexts then serve
- * both communicators. */
+/* Makes a communicator of the ranks of `comm` that give the same color. Every rank of `comm` calls
+ * it, in the same order as its collectives. The ranks meet over `comm`: they need no id, and no
+ * connections but those of its transport.
+ *
+ * comm: the call enters it. It stays usable, and the new communicator does not depend on it.
+ * color: 0 or more; or QCCL_SPLIT_NOCOLOR: the rank takes part in the call and gets NULL.
+ * key: the ranks of one color are numbered in the order of their keys, and in the order of their
+ *   ranks in `comm` if keys are equal.
+ * comm_out: receives the new communicator, or NULL. The caller ends it like any other.
+ * config: settings of the new communicator, read only during the call. They must be equal where
+ *   those of ranks of one color have to be. NULL stands for the config that `comm` was made with;
+ *   its functions and contexts then serve both communicators.
+ * Returns
+ *   entry errors
+ *   qcclInvalidArgument  color, comm_out or config is not valid. The caller corrects it and calls
+ *                        again.
+ *   creation errors      They fail the call for the ranks of one color alone. `comm` stays usable,
+ *                        unless a rank is lost.
+ *   failures             `comm` has failed, or fails because ranks made different calls or a rank
+ *                        did not come.
+ *   qcclInvalidUsage     also if another thread ended `comm` meanwhile.
+ * Threads: one at a time in `comm`. Blocks: waits for the calls that this rank has enqueued, and
+ * returns when the ranks of its own color are complete. The `timeout` of config, or else that of
+ * `comm`, limits each wait. */
 QCCL_API qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
                                     const qcclConfig_t *config);
 
+/* Flags of qcclCommShrink. */
 enum {
     QCCL_SHRINK_DEFAULT = 0,
     QCCL_SHRINK_ABORT = 1 /* first ends all calls on `comm`, on every rank (qcclRevoked) */
 };
-/* Makes a communicator of what is left of `comm`: of the ranks that have neither died nor ended
- * `comm`, without those in exclude[0] to exclude[exclude_count - 1] (NULL and 0: nobody), in the
- * order that they had. Works on a communicator that has failed, which is what it is for, and on one
- * that has not. Every rank that shall be left calls it, with the same exclude; those that are left
- * out by it do not. A rank that dies meanwhile, whichever it is, is left out too: either all that
- * are left have the new communicator, or none has, and where one dies at the very end, the new
- * communicator's next call says so. A rank that lives and does not come is waited for as long as
- * `timeout` says, and then named (qcclTimeout). A rank that makes another call instead, on a
- * communicator of which no rank has failed or died, fails that on all ranks (qcclMismatch). After
- * any error all ranks may call it again. Where `comm` has failed with a qcclMismatch that this
- * rank has not been told, qcclCommShrink returns it, and shrinks when it is called again; the
- * others wait for that, but for a rank that makes other calls instead no longer than peer_timeout.
- * Where `comm` has failed otherwise and ranks that are left had made different calls before, each
- * gets a qcclMismatch once, because their data may differ. A rank that was left out by `exclude` is
- * left out by later shrinks of `comm`, too, whatever they exclude; its own qcclCommShrink returns
- * qcclPeerLost. `comm` stays as it was, and has to be ended by its owner. Ranks that cannot reach
- * each other hold each other for dead: a job that falls into two halves goes on as two. config
- * NULL: as for qcclCommSplit. */
+/* Makes a communicator of the ranks of `comm` that are left: those that have neither died nor ended
+ * `comm`, without the excluded ones, in the order that they had. It is meant for a communicator
+ * that has failed, and works on one that has not.
+ *
+ * Which ranks take part
+ * - Every rank that is to be left calls it, with the same list of excluded ranks. Excluded ranks do
+ *   not call it.
+ * - A rank that dies meanwhile is left out, too, whichever rank it is. Either all ranks that are
+ *   left have the new communicator, or none has. If a rank dies at the very end, the next call on
+ *   the new communicator reports it.
+ * - The ranks wait for a rank that lives and does not come as long as `timeout` says; then they get
+ *   qcclTimeout, which names the rank.
+ * - If a rank makes another call of `comm` instead, while `comm` has not failed and none of its
+ *   ranks has died, `comm` fails on all ranks (qcclMismatch).
+ * - A rank that `exclude` has left out is left out by all later shrinks of `comm`, whatever they
+ *   exclude. If it calls qcclCommShrink, it gets qcclPeerLost.
+ * - Ranks that cannot reach each other count each other as dead. A job that falls into two halves
+ *   goes on as two.
+ *
+ * Earlier mismatches
+ * - If `comm` has failed with a qcclMismatch that this rank has not been told, qcclCommShrink
+ *   returns that error, and shrinks when it is called again. The other ranks wait for the second
+ *   call. They wait no longer than peer_timeout for a rank that makes other calls instead.
+ * - If `comm` has failed otherwise, and the ranks that are left made different calls before, each
+ *   of them gets qcclMismatch once, because their data may differ.
+ *
+ * comm: the call enters it. It stays as it was, and its owner has to end it.
+ * exclude: exclude_count different ranks of `comm`, not the caller's own. NULL with a count of 0:
+ *   none.
+ * exclude_count: 0 or more.
+ * comm_out: receives the new communicator. The caller ends it like any other.
+ * config: as for qcclCommSplit.
+ * flags: QCCL_SHRINK_DEFAULT or QCCL_SHRINK_ABORT.
+ * Returns
+ *   entry errors         With QCCL_SHRINK_ABORT another thread that is inside is no error: its call
+ *                        ends with qcclRevoked, and the shrink waits for it to leave.
+ *   qcclInvalidArgument  exclude, exclude_count, comm_out, config or flags is not valid. The caller
+ *                        corrects it and calls again.
+ *   qcclInvalidUsage     also if another thread ended `comm` meanwhile.
+ *   qcclMismatch         as above; or the ranks exclude different ranks, or their configs differ.
+ *   qcclPeerLost         The other ranks have gone on without this rank. The caller ends `comm`.
+ *   qcclTimeout          A rank did not come. The caller may exclude it.
+ *   qcclRemoteError      A rank could not make the new communicator.
+ *   creation errors
+ *   qcclRevoked          Another thread aborted `comm` meanwhile.
+ *   After any error all ranks may call it again.
+ * Threads: one at a time in `comm`. Blocks: waits for the calls that this rank has enqueued and for
+ * the other ranks. */
 QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                                      qcclComm_t *comm_out, const qcclConfig_t *config, int flags);
 
-/* Waits until the work enqueued on `comm` is done, on every stream, and until every rank has begun
- * the calls that this rank has made (bounded by `timeout`), and compares them: a rank that only
- * sends may return from a call before the others have come to it, and before it can be known that
- * they mean the same. Returns qcclMismatch where ranks have made different calls, qcclPeerLost and
- * qcclTimeout where one does not come, and else the error that failed the communicator, if one
- * has. */
+/* Waits until the work that is enqueued on `comm` is done, on every stream, and until every rank
+ * has begun the calls that this rank has made, and compares these calls. The comparison is needed
+ * because a rank that only sends may return from a call before the other ranks have come to it, and
+ * before the library can know that they made the same call. `comm` stays usable.
+ *
+ * comm: the call enters it.
+ * Returns
+ *   entry errors
+ *   failures             qcclMismatch if ranks made different calls, qcclPeerLost and qcclTimeout
+ *                        if a rank does not come, else the error that failed the communicator.
+ * Threads: one at a time in `comm`. Blocks; `timeout` limits the wait for other ranks. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed, or
- * is revoked meanwhile, is freed without waiting (qcclSuccess), but a qcclMismatch that this rank
- * has not been told is returned here: that no call, no function of its stream and no
- * qcclCommGetAsyncError has given it. NULL does nothing. A peer that still waits for this rank is
- * told. A process that ends without it has died for the others, whose call may fail though this
- * rank's has returned. qcclInvalidUsage while another thread is inside: the communicator stays, and
- * is to be destroyed later. */
+/* Waits and compares as qcclCommFinalize does, and then frees the communicator, whatever the
+ * comparison gives. A communicator that has failed, or is revoked meanwhile, is freed without
+ * waiting for other ranks. A peer that still waits for this rank is told. A process that ends
+ * without this call counts as dead for the other ranks, and their call may fail although this
+ * rank's has returned.
+ *
+ * comm: NULL does nothing.
+ * Returns
+ *   qcclSuccess          Also for a communicator that has failed.
+ *   handle errors        Nothing has happened.
+ *   qcclInvalidUsage     also while another thread is inside, and in the idle or log function.
+ *                        Nothing has happened; the caller destroys the communicator later.
+ *   qcclMismatch         Ranks made different calls; also a mismatch by which the communicator
+ *                        failed earlier, if this rank has not been told: no call, no function of
+ *                        its stream and no qcclCommGetAsyncError has returned it.
+ *   other failures       as in qcclCommFinalize, if the communicator had not failed before.
+ *                        qcclMismatch and these codes come when the communicator has been freed.
+ *   resource errors
+ * Threads: any that is not inside `comm`. Blocks as qcclCommFinalize does. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
-/* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
- * here. Any thread, any time: a call of another thread that is inside returns first (qcclRevoked),
- * and a thread that calls again gets qcclInvalidUsage. Where another thread is already destroying
- * or aborting `comm`, that one is sped up, and this one gets qcclInvalidUsage. */
+/* Ends the calls that this rank is in, fails the communicator on every rank (qcclRevoked), and
+ * frees it here. A call of another thread that is inside returns first (qcclRevoked, unless the
+ * communicator had failed before), and later calls get qcclInvalidUsage.
+ *
+ * comm: must not be NULL.
+ * Returns
+ *   handle errors
+ *   qcclInvalidUsage     Another thread is already destroying or aborting `comm`: this call speeds
+ *                        up that one. Or the caller is the idle or log function: nothing has
+ *                        happened.
+ *   resource errors
+ * Threads: any, except from the idle and log functions. Waits until threads of this rank have left
+ * `comm`; does not wait for other ranks. */
 QCCL_API qcclResult_t qcclCommAbort(qcclComm_t comm);
-/* Fails the communicator on every rank (qcclRevoked) and keeps it. Any thread, any time. */
+/* Fails the communicator on every rank (qcclRevoked), and keeps it, for example for qcclCommShrink.
+ * A communicator that has failed keeps its first failure.
+ *
+ * comm: must not be NULL.
+ * Returns
+ *   handle errors, resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
-/* The error that failed the communicator, qcclInProgress while enqueued work runs, else
- * qcclSuccess. Any thread, any time. */
+/* Tells whether the communicator has failed, and whether its enqueued work is done.
+ *
+ * comm: must not be NULL.
+ * result_out: receives the code that failed the communicator; else qcclInProgress while enqueued
+ *   work runs; else qcclSuccess.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  result_out is NULL.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out);
 
-/* Any thread, any time. */
+/* Give the number of ranks of the communicator, and this rank's number.
+ *
+ * comm: must not be NULL.
+ * count_out, rank_out: receives the number.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  count_out or rank_out is NULL.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out);
 QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
 
 /* ---- Collectives -----------------------------------------------------------------------------
  * Every rank of `comm` calls the same function with equal count, type, op, root, codec and
- * algorithm, in the same order; where ranks disagree every rank gets qcclMismatch, which names the
- * lowest rank that differs from rank 0 and both values (where rank 0 does not come within
- * peer_timeout: from the lowest that has come). The root of a broadcast waits for no other rank and
- * may have returned by then: it gets qcclMismatch from its next call in which it receives anything,
- * at the latest from qcclCommFinalize or qcclCommDestroy. count is in elements; 0 is allowed, with
- * NULL buffers, and is still checked for agreement. Buffers may overlap only in the in-place form
- * that each function names. config may be NULL. */
+ * algorithm, and all ranks make their calls in the same order. What follows holds for all
+ * collectives; the comment of each function adds what differs. The forms without `Config` are the
+ * same as the forms with a config of NULL.
+ *
+ * send, recv: memory of the communicator's device (see qcclStream_t). The call reads `send` and
+ *   writes `recv`. The caller owns both. With a stream they stay in use until the stream has come
+ *   past the call. The two may overlap only in the in-place form that the function names.
+ * count, recv_count, send_count: in elements. 0 is allowed, with NULL buffers, and the ranks still
+ *   compare their calls.
+ * type, op: the values above.
+ * comm: the call enters it.
+ * stream: see qcclStream_t.
+ * config: settings of this call, read only during the call; the codec that it names may be
+ *   destroyed afterwards. NULL stands for the defaults.
+ * Returns
+ *   qcclSuccess          Without a stream, or with QCCL_STREAM_SYNC: the call is done on this rank.
+ *                        With a stream: the call is enqueued.
+ *   entry errors
+ *   qcclInvalidArgument  An argument is not valid: an unknown type, op or root; a count that memory
+ *                        cannot hold; a buffer that is NULL, overlaps the other one, or is not in
+ *                        the device's memory; a stream of another kind; a field of config; an
+ *                        algorithm that this collective does not have; a codec that cannot encode
+ *                        the call. The caller corrects it and calls again.
+ *   qcclInvalidUsage     also if the stream or the codec has been destroyed, a stream of this GPU
+ *                        cannot wait for the host, or the call cannot be captured. The caller uses
+ *                        another handle, or QCCL_STREAM_SYNC.
+ *   failures             qcclTimeout, qcclMismatch, qcclPeerLost, qcclRevoked, qcclRemoteError,
+ *                        qcclDamagedData, qcclUnhandledDeviceError, qcclSystemError,
+ *                        qcclInternalError, and qcclInvalidUsage on communicators of
+ *                        qcclCommInitAll.
+ *   A call on a host stream returns its own failure later: by the first qcclStreamSynchronize or
+ *   qcclStreamQuery, by qcclCommGetAsyncError, and by every later call on `comm`. A call on a GPU's
+ *   stream returns it by qcclCommGetAsyncError and by every later call on `comm`.
+ * Threads: one at a time in `comm`. Blocks without a stream and with QCCL_STREAM_SYNC; a stream
+ *   makes the call return without waiting for other ranks. `timeout` limits each wait for a live
+ *   rank.
+ *
+ * Mismatches. If ranks disagree about a call, every rank gets qcclMismatch. Its sentence names the
+ * lowest rank that differs from rank 0, and both values. If rank 0 does not come within
+ * peer_timeout, the comparison starts from the lowest rank that has come. The root of a broadcast
+ * waits for no other rank and may have returned by then. It gets qcclMismatch from its next call in
+ * which it receives anything, at the latest from qcclCommFinalize or qcclCommDestroy. */
 
-/* Combines `count` elements of every rank and leaves the same result on every rank. In place:
- * recv == send. */
+/* All-reduce: combines the vectors of all ranks element by element, and leaves the same result on
+ * every rank.
+ *
+ * send, recv: `count` elements each. In place: recv == send. */
 QCCL_API qcclResult_t qcclAllReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
                                     qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
 QCCL_API qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count,
                                           qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
                                           qcclStream_t stream, const qcclCollConfig_t *config);
 
-/* Combines nranks * recv_count elements of every rank and leaves block r of the result, recv_count
- * elements, on rank r. In place: recv == send + rank * recv_count elements. */
+/* Reduce-scatter: combines the vectors of all ranks element by element, and leaves block r of the
+ * result on rank r.
+ *
+ * send: nranks * recv_count elements.
+ * recv: recv_count elements. In place: recv == send + rank * recv_count elements. */
 QCCL_API qcclResult_t qcclReduceScatter(const void *send, void *recv, size_t recv_count,
                                         qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
                                         qcclStream_t stream);
@@ -428,141 +762,296 @@ QCCL_API qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size
                                               qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
                                               qcclStream_t stream, const qcclCollConfig_t *config);
 
-/* Leaves the send_count elements of every rank, in rank order, on every rank. In place:
- * send == recv + rank * send_count elements. */
+/* All-gather: leaves the blocks of all ranks, in rank order, on every rank.
+ *
+ * send: send_count elements. In place: send == recv + rank * send_count elements.
+ * recv: nranks * send_count elements. */
 QCCL_API qcclResult_t qcclAllGather(const void *send, void *recv, size_t send_count,
                                     qcclDataType_t type, qcclComm_t comm, qcclStream_t stream);
 QCCL_API qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count,
                                           qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
                                           const qcclCollConfig_t *config);
 
-/* Leaves root's `count` elements on every rank; `send` is read on root only and may be NULL
- * elsewhere. In place: recv == send. With a codec root too receives what the others decode. */
+/* Broadcast: leaves the root's vector on every rank. With a codec the root, too, receives what the
+ * others decode.
+ *
+ * send: `count` elements, read on the root only. It may be NULL on other ranks.
+ * recv: `count` elements. In place: recv == send.
+ * root: a rank, equal on all ranks. */
 QCCL_API qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataType_t type,
                                     int root, qcclComm_t comm, qcclStream_t stream);
 QCCL_API qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count,
                                           qcclDataType_t type, int root, qcclComm_t comm,
                                           qcclStream_t stream, const qcclCollConfig_t *config);
 
-/* Returns (or lets the stream go on) when every rank has come. */
+/* Barrier: returns, or lets the stream go on, when every rank has come. Its config must not name a
+ * codec (qcclInvalidArgument). */
 QCCL_API qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream);
 QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                         const qcclCollConfig_t *config);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
- * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4
- * int3 int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..."
- * (block, bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec
- * is refused with what is possible. Codecs are immutable: any thread, any communicator.
+ * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
+ * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block,
+ * bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec is
+ * refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable: any
+ * thread may use one, in any communicator.
  *
- * "auto" names a budget instead, and every call chooses its codec: "auto:nmse=1e-3" the fastest
- * that keeps the NMSE of the result (none, unless a codec between hosts is expected to be 1.25
- * times as fast; with "min=0" one anywhere), "auto:bits=4.5" the most accurate of at most so many
- * bits a value; both together, and "from=int+minmax+nvfp4+bf16", may be said. Calls go lossless
- * where no codec keeps the budget; rank 0 warns of it once.
+ * "auto" names a budget instead of a codec, and every call chooses its codec by the budget.
+ * - "auto:nmse=1e-3": the fastest codec that keeps this NMSE of the result. It is none, unless a
+ *   codec between hosts is expected to make the call 1.25 times as fast. With "min=0" a codec may
+ *   be chosen anywhere.
+ * - "auto:bits=4.5": the most accurate codec that takes at most so many bits a value.
+ * - Both may be given together, and also a choice of codecs, "from=int+minmax+nvfp4+bf16".
+ * - If no codec keeps the budget, calls go lossless, and rank 0 warns once.
  *
- * "guard=nmse:1e-2" has the library look at samples of calls' values. When those of one rank would
- * lose more than this NMSE in the result, calls of the same shape and tag go lossless on all ranks
- * from the next one on, and come back when 16 or more samples in a row keep half of it; rank 0
- * warns of the first time. All ranks give such a call the same tag (qcclMismatch names two that
- * differ). Calls that a graph makes again are guarded as others.
+ * "guard=nmse:1e-2" makes the library look at samples of the values of calls.
+ * - If the samples of one rank show that the result would lose more than this NMSE, calls of the
+ *   same shape and tag go lossless on all ranks, from the next call on. They use the codec again
+ *   when 16 or more samples in a row keep half of this NMSE. Rank 0 warns of the first time.
+ * - All ranks give such a call the same tag. If two ranks' tags differ, qcclMismatch names them.
+ * - Calls that a graph makes again are guarded like other calls.
  *
- * Both are of collectives alone: of the functions below all but Create and Destroy refuse such a
- * codec with qcclInvalidArgument. */
+ * "auto" and "guard" are only for collectives. Of the functions below, all but qcclCodecCreate and
+ * qcclCodecDestroy refuse such a codec with qcclInvalidArgument. */
 
+/* Makes a codec.
+ *
+ * codec_out: receives the codec. The caller destroys it with qcclCodecDestroy.
+ * spec: a spec string, not NULL. The function copies it.
+ * Returns
+ *   qcclInvalidArgument  codec_out or spec is NULL, the spec is not valid, or a setting (a QCCL_
+ *                        variable) cannot be read. The caller corrects it and calls again.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
-/* NULL does nothing. Calls that have been made keep their own copy. */
+/* Ends a codec. Calls that have been made, also on streams, keep their own copy.
+ *
+ * codec: NULL does nothing.
+ * Returns
+ *   handle errors, resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCodecDestroy(qcclCodec_t codec);
-/* What qcclCodecEncode needs at most for `count` elements, header included. */
+/* Gives the number of bytes that qcclCodecEncode needs at most.
+ *
+ * codec: must not be NULL.
+ * count: number of values.
+ * type: of the values.
+ * bytes_out: receives the number, which includes the header of the container.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  The codec does not encode this type, or has "auto" or "guard"; the type is
+ *                        unknown; memory cannot hold so many values; or bytes_out is NULL.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
                                                size_t *bytes_out);
-/* Encodes into a container that says what it holds and carries a CRC32C. Buffers must not overlap;
- * they and the stream are the host's. *written_out is set when the call returns, also on a
- * stream. */
+/* Encodes values into a container, which says what it holds and carries a CRC32C.
+ *
+ * codec: must not be NULL.
+ * src: `count` values of `type`, in memory of the host. It may be NULL if count is 0.
+ * dst: `capacity` bytes of memory of the host, which do not overlap src. capacity is at least what
+ *   qcclCodecMaxEncodedBytes gives.
+ * written_out: receives the number of bytes of the container. It is set when the call returns, also
+ *   with a stream.
+ * stream: a stream from qcclStreamCreate, which uses src and dst until it has come past the call;
+ *   or NULL or QCCL_STREAM_SYNC: the call returns when it is done.
+ * Returns
+ *   handle errors        of codec and stream
+ *   qcclInvalidArgument  as for qcclCodecMaxEncodedBytes; or src, dst or written_out is NULL,
+ *                        capacity is too small, or src and dst overlap. The caller corrects it.
+ *   resource errors
+ * Threads: any. Without a stream it blocks while it encodes. */
 QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count,
                                       qcclDataType_t type, void *dst, size_t capacity,
                                       size_t *written_out, qcclStream_t stream);
-/* Decodes what qcclCodecEncode wrote; codec, type and count must be those of the encoding.
- * qcclDamagedData where the bytes are not a whole, intact container. */
+/* Decodes a container that qcclCodecEncode wrote.
+ *
+ * codec, type, count: must be those of the encoding.
+ * src: the `bytes` bytes of the container, in memory of the host.
+ * dst: memory of the host for `count` values of `type`, which does not overlap src. It may be NULL
+ *   if count is 0.
+ * stream: as for qcclCodecEncode.
+ * Returns
+ *   handle errors        of codec and stream
+ *   qcclInvalidArgument  as for qcclCodecMaxEncodedBytes; or src or dst is NULL, or they overlap.
+ *   qcclDamagedData      The bytes are not a whole, intact container of this codec, type and count;
+ *                        dst is undefined. The caller gets the bytes again. With a stream,
+ *                        qcclStreamSynchronize or qcclStreamQuery returns this code.
+ *   resource errors
+ * Threads: any. Without a stream it blocks while it decodes. */
 QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
                                       size_t count, qcclDataType_t type, qcclStream_t stream);
 
 /* ---- Host streams ---------------------------------------------------------------------------- */
 
-/* A queue with a thread of its own. Calls on one communicator happen in the order in which they
- * were made, whatever streams they name. An error is kept and returned by qcclStreamSynchronize. */
+/* Makes a stream of the host: a queue with a thread of its own. The calls on one communicator
+ * happen in the order in which they were made, whatever streams they name. The stream keeps the
+ * first error of its calls until qcclStreamSynchronize or qcclStreamQuery returns it.
+ *
+ * stream_out: receives the stream. The caller destroys it with qcclStreamDestroy.
+ * Returns
+ *   qcclInvalidArgument  stream_out is NULL, a setting (a QCCL_ variable) cannot be read, or the
+ *                        process cannot run on the CPU of QCCL_PROGRESS_CPU.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStreamCreate(qcclStream_t *stream_out);
-/* Waits for what was enqueued, and for other threads' calls with the stream, then frees. NULL does
- * nothing. */
+/* Waits for the work that was enqueued, and for other threads' calls with the stream, and then
+ * frees the stream. An error that the stream still keeps is dropped.
+ *
+ * stream: from qcclStreamCreate. NULL does nothing.
+ * Returns
+ *   handle errors        qcclInvalidArgument also for QCCL_STREAM_SYNC.
+ *   qcclInvalidUsage     also on the stream's own thread (in an idle or log function).
+ *   resource errors
+ * Threads: any but the stream's own. Blocks until the stream's work is done. */
 QCCL_API qcclResult_t qcclStreamDestroy(qcclStream_t stream);
-/* Waits until the queue is empty; returns the first error since the last call, once. */
+/* Waits until the queue is empty.
+ *
+ * stream: from qcclStreamCreate, not NULL.
+ * Returns
+ *   qcclSuccess          All work is done, without an error since the last call that returned one.
+ *   handle errors
+ *   qcclInvalidUsage     also on the stream's own thread (in an idle or log function).
+ *   failures             of collectives on the stream, and qcclDamagedData of qcclCodecDecode: the
+ *                        first error of the stream's work since the last one that was returned. It
+ *                        is returned once. The stream stays usable.
+ *   resource errors
+ * Threads: any but the stream's own. Blocks. */
 QCCL_API qcclResult_t qcclStreamSynchronize(qcclStream_t stream);
-/* qcclSuccess if the queue is empty, else qcclInProgress; an error like Synchronize. */
+/* Asks whether the queue is empty.
+ *
+ * stream: from qcclStreamCreate, not NULL.
+ * Returns
+ *   qcclSuccess          The queue is empty.
+ *   qcclInProgress       Work is left. The caller asks again later.
+ *   handle errors
+ *   failures             and qcclDamagedData, as for qcclStreamSynchronize, also while work is
+ *                        left.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* A block of `bytes` bytes, page-aligned, in memory of the host that other processes can map, for
- * buffers of collectives. Any memory of the host works in any collective of communicators on the
- * host; this can be registered. */
+/* Allocates memory of the host that other processes can map, for buffers of collectives.
+ * Collectives of communicators on the host work with any memory of the host, but only this memory
+ * can be registered (qcclCommRegister).
+ *
+ * pointer_out: receives the address, which is page-aligned. The caller frees the memory with
+ *   qcclMemFree.
+ * bytes: 1 or more.
+ * Returns
+ *   qcclInvalidArgument  pointer_out is NULL, or bytes is 0 or more than memory can have.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
-/* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be
- * seen, and with qcclInvalidUsage memory that is still registered. */
+/* Frees memory of qcclMemAlloc.
+ *
+ * pointer: the address that qcclMemAlloc gave. NULL does nothing.
+ * Returns
+ *   qcclInvalidArgument  qcclMemAlloc did not give this pointer, as far as the library can see, or
+ *                        it has been freed.
+ *   qcclInvalidUsage     The memory is still registered. The caller deregisters it first, or ends
+ *                        the communicator.
+ *   resource errors      qcclSystemError also if the process cannot look at its memory.
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclMemFree(void *pointer);
 
-/* Lets the other ranks read the memory from qcclMemAlloc in which `bytes` bytes at `buffer` lie,
- * in place: lossless collectives on large buffers there need no copy for their peers. Memory of
- * another kind is refused. Optional, and local to this rank: some ranks may register and others
- * not, as often and for as long as they like; results are the same bytes in any case, and nothing
- * changes where peers cannot map the memory, or beyond 32 blocks on one communicator; lent_bytes
- * of qcclCommStats_t shows what has been. The memory stays the caller's, who may change it whenever
- * no call uses it. To be called between calls: while some are under way on streams it answers
- * qcclInvalidUsage. *handle_out is valid until qcclCommDeregister or the end of the communicator,
- * whichever comes first. */
+/* Lets the other ranks read a block of memory of this rank in place: lossless collectives on large
+ * buffers there need no copy for their peers. Registration is optional and local to this rank: some
+ * ranks may register memory and others not, as often and for as long as they like. Results are the
+ * same bytes in any case. Nothing changes if peers cannot map the memory, and for more than 32
+ * blocks on one communicator. lent_bytes of qcclCommStats_t counts the bytes that peers have read
+ * in place.
+ *
+ * comm: the call enters it.
+ * buffer: an address in memory from qcclMemAlloc. The whole block is registered. The memory stays
+ *   the caller's, who may change it whenever no call uses it.
+ * bytes: 1 or more; from `buffer` on, so many bytes must lie in the block.
+ * handle_out: receives the registration, which is valid until qcclCommDeregister or the end of the
+ *   communicator, whichever comes first.
+ * Returns
+ *   entry errors
+ *   qcclInvalidArgument  buffer or handle_out is NULL, bytes is 0, or the bytes do not lie in
+ *                        memory from qcclMemAlloc.
+ *   qcclInvalidUsage     also while calls are under way on streams. The caller waits for them
+ *                        first.
+ *   resource errors      qcclSystemError also if the process cannot look at its memory.
+ * Threads: one at a time in `comm`, between calls. Does not block. */
 QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes,
                                        void **handle_out);
-/* NULL does nothing. Memory that was registered several times is deregistered as often. Peers let
- * go of it at one of their next 64 calls (at the first that is not small), or with their
- * communicator: what is freed before stays in use until then. qcclInvalidUsage while calls are
- * under way on streams, for a handle that has been deregistered, and for another communicator's. */
+/* Ends a registration. Memory that was registered several times is deregistered as often. Peers
+ * unmap the memory at one of their next 64 calls (at the first that is not small), or when they end
+ * their communicator: memory that is freed before stays in use until then.
+ *
+ * comm: the communicator of the registration. The call enters it.
+ * handle: from qcclCommRegister. NULL does nothing.
+ * Returns
+ *   entry errors
+ *   qcclInvalidArgument  qcclCommRegister did not give this handle.
+ *   qcclInvalidUsage     also while calls are under way on streams, for a handle that has been
+ *                        deregistered, and for a handle of another communicator.
+ *   resource errors
+ * Threads: one at a time in `comm`, between calls. Does not block. */
 QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
-/* ---- Seeing ---------------------------------------------------------------------------------- */
+/* ---- Explanations and statistics ------------------------------------------------------------- */
 
-/* What the planner would do, as text with its reasons, and over which transport. `what` is a call
- * in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes first; then,
- * in any order and each with a default, bytes= (of the whole vector: with reduce_scatter and
- * all_gather all ranks' blocks) or count= (elements, as the function takes them), but not both,
- * type=, op=, root=, codec=, algorithm= and format= (text, or json: one object with the same and
- * more, which `man qccl-info` describes). Without codec= and algorithm= it says what a call without
- * a config would get, and first whose codec, algorithm and cut that are, if the communicator's
- * config or the environment named them: "codec int4 by item 2 of QCCL_CODEC, ...". The last line of
- * a text begins with the chosen algorithm and says why it won. *bytes is the buffer's size before
- * the call and the text's, closing zero included, after it. buffer may be NULL to ask for the size;
- * one that is too small is refused, with *bytes set. Any thread, any time. */
+/* Explains what the planner would do with a call, with its reasons, and over which transport.
+ *
+ * comm: must not be NULL.
+ * what: a call in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes
+ *   first. These follow in any order, and each has a default:
+ *     bytes=      size of the whole vector; for reduce_scatter and all_gather, of all ranks' blocks
+ *     count=      elements, as the function takes them; not together with bytes=
+ *     type=, op=, root=, codec=, algorithm=
+ *     format=     text, or json: one object with the same and more (`man qccl-info` describes it)
+ *   Without codec= and algorithm= the text explains what a call without a config would get. If the
+ *   communicator's config or the environment named the codec, the algorithm or the cut, the text
+ *   first says which did: "codec int4 by item 2 of QCCL_CODEC, ...". The last line of a text begins
+ *   with the chosen algorithm and says why it won.
+ * buffer: receives the text, with a closing zero. NULL: the caller only asks for the size.
+ * bytes: must not be NULL. Before the call: the size of the buffer. After it: the size of the text,
+ *   closing zero included, also if the buffer is too small.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  what or bytes is NULL; `what` is not understood or not possible; or the
+ *                        buffer is too small. The caller calls again with a buffer of *bytes bytes.
+ *   resource errors
+ * Threads: any. Does not wait for other ranks. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
-/* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.
- * Times are in nanoseconds of this rank's host; small calls (those over lines) are not timed,
- * which between GPUs that reach each other may be as large as 1 MiB. On a GPU encode_ns is what
- * launches take, and copy_ns what it takes to find out that they are done; that the host waits for
- * the kernels counts as wait_ns. Any thread, any time. */
+/* Sums of what this rank has done since the communicator was made. Times are in nanoseconds of this
+ * rank's host. Calls that are small enough for eager slots are not timed; between GPUs that reach
+ * each other such calls may be as large as 1 MiB. On a GPU encode_ns is the time that launches
+ * take, and copy_ns the time that it takes to find out that they are done; while the host waits for
+ * the kernels, the time counts as wait_ns. */
 typedef struct {
-    size_t size;
+    size_t size;         /* the caller sets it to sizeof(qcclCommStats_t) before the call */
     uint64_t calls;
     uint64_t raw_bytes;  /* of the calls' vectors, unencoded */
     uint64_t wire_bytes; /* that this rank sent, headers included */
     uint64_t encode_ns;
     uint64_t copy_ns;    /* decode, reduce and copy */
     uint64_t wait_ns;
-    uint64_t wire_ns;    /* handing over and receiving */
-    uint64_t lent_bytes; /* of wire_bytes, that the others read in registered memory of this rank */
-    uint64_t network_ns; /* of wait_ns and wire_ns, that the network between hosts has worked: over
-                          * sockets the system's TCP, as far as it works for this rank's calls */
-    uint64_t device_bytes; /* that kernels on this rank's GPU have read and written */
+    uint64_t wire_ns;    /* sending and receiving messages */
+    uint64_t lent_bytes; /* of wire_bytes: read by other ranks in registered memory of this rank */
+    uint64_t network_ns; /* of wait_ns and wire_ns: work of the network between hosts. Over sockets
+                          * that is the system's TCP, as far as it works for this rank's calls */
+    uint64_t device_bytes; /* read and written by kernels on this rank's GPU */
     uint64_t guarded_calls; /* that went lossless because of their codec's guard */
     uint64_t reserved[4];
 } qcclCommStats_t;
+/* Gives the sums of the communicator so far.
+ *
+ * comm: must not be NULL.
+ * stats_out: its `size` must be set. Receives the sums.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  stats_out is NULL, or its `size` is not possible. The caller sets `size`.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out);
 
 #ifdef __cplusplus

@@ -1,5 +1,7 @@
-/* For tools that stand between a program and QCCL: every function of qccl.h exists twice. A tool
- * defines qcclAllReduce itself, does what it likes, and calls pqcclAllReduce to have it done. */
+/* A second name for every function of qccl.h, for tools that stand between a program and QCCL, such
+ * as profilers. The second name is the first with a `p` before it. A tool defines qcclAllReduce
+ * itself, does its own work, and calls pqcclAllReduce, which is the library's function: arguments,
+ * results and rules for threads are those of qcclAllReduce in qccl.h. */
 #ifndef QCCL_TOOLS_H
 #define QCCL_TOOLS_H
 
@@ -9,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Declares the twin with the very type of the function. */
+/* Declares the second name with the type of the function. */
 #define QCCL_TWIN_OF(function) QCCL_API __typeof__(function) p##function
 
 QCCL_TWIN_OF(qcclGetVersion);
