@@ -236,7 +236,7 @@ static Result<std::vector<Socket>> open_patiently(RendezvousPlan &plan, uint32_t
 Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environment,
                                                     const EnvironmentOptions &options) {
     QCCL_TRY(prepare_secrets());
-    QCCL_TRY(const LauncherInfo mine, read_placement(environment, options.port));
+    QCCL_TRY(const LauncherInfo mine, read_launcher_info(environment, options.port));
     if (mine.size == 1)
         return std::move(create_local_bootstraps(1, options.rendezvous.timeout).front());
     QCCL_TRY(RendezvousPlan plan, arrange(mine, options.rendezvous));

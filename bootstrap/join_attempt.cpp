@@ -37,9 +37,9 @@ Error JoinAttempt::no_way() const {
                        where_.c_str(), in_seconds(options_.timeout), obstacle_.c_str());
 }
 
-Error JoinAttempt::no_way(const std::string &pool_obstacle) const {
+Error JoinAttempt::no_way(const std::string &lasting_obstacle) const {
     return Error::make(Code::peer_lost, "cannot reach the rendezvous at %s: %s", where_.c_str(),
-                       pool_obstacle.c_str());
+                       lasting_obstacle.c_str());
 }
 
 } // namespace qccl

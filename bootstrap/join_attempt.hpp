@@ -51,7 +51,7 @@ public:
     Error no_answer() const;
     Error no_way() const; // names the last obstacle
     // For an obstacle that stays, before the time is over.
-    Error no_way(const std::string &pool_obstacle) const;
+    Error no_way(const std::string &lasting_obstacle) const;
 
 private:
     const std::string where_;

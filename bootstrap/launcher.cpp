@@ -51,66 +51,66 @@ struct LauncherRow {
     std::string_view name;
     const char *rank;
     const char *size;
-    Done (*find_meeting)(const Variables &variables, LauncherInfo &placement);
+    Done (*find_meeting)(const Variables &variables, LauncherInfo &info);
 };
 
 // Keeps a port that the user has chosen. Otherwise takes the port after MASTER_PORT, because the
 // launcher's own agent or the program's framework holds MASTER_PORT. Otherwise leaves 0.
-Done take_port(const Variables &variables, LauncherInfo &placement) {
-    if (placement.port != 0 || !variables.has("MASTER_PORT")) return {};
+Done take_port(const Variables &variables, LauncherInfo &info) {
+    if (info.port != 0 || !variables.has("MASTER_PORT")) return {};
     QCCL_TRY(const uint64_t master, variables.number("MASTER_PORT", largest_port - 1));
-    placement.port = static_cast<uint16_t>(master + 1);
+    info.port = static_cast<uint16_t>(master + 1);
     return {};
 }
 
-bool take_master(const Variables &variables, LauncherInfo &placement) {
-    placement.host = variables.get("MASTER_ADDR");
-    placement.host_variable = "MASTER_ADDR";
-    return !placement.host.empty();
+bool take_master(const Variables &variables, LauncherInfo &info) {
+    info.host = variables.get("MASTER_ADDR");
+    info.host_variable = "MASTER_ADDR";
+    return !info.host.empty();
 }
 
-void stay_on_this_host(LauncherInfo &placement) {
-    placement.host = "localhost";
-    placement.host_variable = placement.size_variable;
+void stay_on_this_host(LauncherInfo &info) {
+    info.host = "localhost";
+    info.host_variable = info.size_variable;
 }
 
-Done meet_at_master(const Variables &variables, LauncherInfo &placement) {
-    placement.job = variables.get("TORCHELASTIC_RUN_ID");
-    if (!take_master(variables, placement))
+Done take_torchrun(const Variables &variables, LauncherInfo &info) {
+    info.job = variables.get("TORCHELASTIC_RUN_ID");
+    if (!take_master(variables, info))
         return Error::make(
             Code::invalid_argument,
             "RANK and WORLD_SIZE are set, but not MASTER_ADDR: the address of rank 0");
-    QCCL_TRY(take_port(variables, placement));
-    if (placement.port == 0)
+    QCCL_TRY(take_port(variables, info));
+    if (info.port == 0)
         return Error::make(Code::invalid_argument,
                            "RANK, WORLD_SIZE and MASTER_ADDR are set, but neither QCCL_PORT nor "
                            "MASTER_PORT: where rank 0 can be met");
     return {};
 }
 
-Done meet_through_manager(const Variables &variables, LauncherInfo &placement) {
+Done meet_through_manager(const Variables &variables, LauncherInfo &info) {
     if (!variables.has("PMI_FD"))
         return Error::make(Code::invalid_argument, "PMI_RANK and PMI_SIZE are set, but not PMI_FD: "
                                                    "the process manager's wire");
     QCCL_TRY(const uint64_t descriptor, variables.number("PMI_FD", INT32_MAX));
-    placement.manager = static_cast<int>(descriptor);
+    info.manager = static_cast<int>(descriptor);
     return {};
 }
 
-Done meet_under_open_mpi(const Variables &variables, LauncherInfo &placement) {
-    placement.job = "open mpi " + variables.get("PMIX_NAMESPACE");
+Done meet_under_open_mpi(const Variables &variables, LauncherInfo &info) {
+    info.job = "open mpi " + variables.get("PMIX_NAMESPACE");
     const bool is_one_host =
         variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE");
-    if (!take_master(variables, placement)) {
+    if (!take_master(variables, info)) {
         if (!is_one_host)
             return Error::make(
                 Code::invalid_argument,
                 "mpirun has started ranks on several hosts, and MASTER_ADDR is not "
                 "set: the address of rank 0 (mpirun -x MASTER_ADDR=... hands it on)");
-        stay_on_this_host(placement);
+        stay_on_this_host(info);
     }
-    QCCL_TRY(take_port(variables, placement));
-    if (placement.port == 0) placement.port = port_of(placement.job);
+    QCCL_TRY(take_port(variables, info));
+    if (info.port == 0) info.port = port_of(info.job);
     return {};
 }
 
@@ -120,13 +120,13 @@ bool is_on_one_node(const Variables &variables) {
     return false;
 }
 
-Done meet_on_first_node(const Variables &variables, LauncherInfo &placement) {
-    placement.job = "slurm " + variables.get("SLURM_JOB_ID") + "." + variables.get("SLURM_STEP_ID");
-    QCCL_TRY(take_port(variables, placement));
-    if (placement.port == 0) placement.port = port_of(placement.job);
-    if (take_master(variables, placement)) return {};
+Done meet_on_first_node(const Variables &variables, LauncherInfo &info) {
+    info.job = "slurm " + variables.get("SLURM_JOB_ID") + "." + variables.get("SLURM_STEP_ID");
+    QCCL_TRY(take_port(variables, info));
+    if (info.port == 0) info.port = port_of(info.job);
+    if (take_master(variables, info)) return {};
     if (is_on_one_node(variables)) {
-        stay_on_this_host(placement);
+        stay_on_this_host(info);
         return {};
     }
     for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
@@ -136,13 +136,13 @@ Done meet_on_first_node(const Variables &variables, LauncherInfo &placement) {
         if (!first)
             return Error::make(Code::invalid_argument, "%s=%.60s is no list of nodes", name,
                                list.c_str());
-        placement.host = *first;
-        placement.host_variable = name;
+        info.host = *first;
+        info.host_variable = name;
         return {};
     }
-    placement.host = variables.get("SLURM_LAUNCH_NODE_IPADDR");
-    placement.host_variable = "SLURM_LAUNCH_NODE_IPADDR";
-    if (!placement.host.empty()) return {};
+    info.host = variables.get("SLURM_LAUNCH_NODE_IPADDR");
+    info.host_variable = "SLURM_LAUNCH_NODE_IPADDR";
+    if (!info.host.empty()) return {};
     return Error::make(
         Code::invalid_argument,
         "SLURM_PROCID and SLURM_NTASKS are set, but none of SLURM_STEP_NODELIST, "
@@ -152,7 +152,7 @@ Done meet_on_first_node(const Variables &variables, LauncherInfo &placement) {
 // The launcher nearest to the process comes first: mpirun may have started torchrun, and srun
 // mpirun, and the outer launcher's variables are then still set.
 constexpr LauncherRow table[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", meet_at_master},
+    {"torchrun", "RANK", "WORLD_SIZE", take_torchrun},
     {"hydra", "PMI_RANK", "PMI_SIZE", meet_through_manager},
     {open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", meet_under_open_mpi},
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", meet_on_first_node},
@@ -173,13 +173,13 @@ Result<LauncherInfo> who_is_who(const LauncherRow &row, const Variables &variabl
                            static_cast<unsigned long long>(rank), row.size,
                            static_cast<unsigned long long>(size))
             .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
-    LauncherInfo placement;
-    placement.launcher = row.name;
-    placement.rank_variable = row.rank;
-    placement.size_variable = row.size;
-    placement.rank = static_cast<uint32_t>(rank);
-    placement.size = static_cast<uint32_t>(size);
-    return placement;
+    LauncherInfo info;
+    info.launcher = row.name;
+    info.rank_variable = row.rank;
+    info.size_variable = row.size;
+    info.rank = static_cast<uint32_t>(rank);
+    info.size = static_cast<uint32_t>(size);
+    return info;
 }
 
 Error nobody_said(const Variables &variables) {
@@ -203,19 +203,20 @@ Result<std::optional<LauncherInfo>> find_launcher(const char *const *environment
     const Variables variables(environment);
     const LauncherRow *const row = row_of(variables);
     if (!row) return std::optional<LauncherInfo>();
-    QCCL_TRY(const LauncherInfo placement, who_is_who(*row, variables));
-    return std::optional(placement);
+    QCCL_TRY(const LauncherInfo info, who_is_who(*row, variables));
+    return std::optional(info);
 }
 
-Result<LauncherInfo> read_placement(const char *const *environment, std::optional<uint16_t> port) {
+Result<LauncherInfo> read_launcher_info(const char *const *environment,
+                                        std::optional<uint16_t> port) {
     const Variables variables(environment);
     const LauncherRow *const row = row_of(variables);
     if (!row) return nobody_said(variables);
-    QCCL_TRY(LauncherInfo placement, who_is_who(*row, variables));
-    placement.port = port.value_or(0);
+    QCCL_TRY(LauncherInfo info, who_is_who(*row, variables));
+    info.port = port.value_or(0);
     // A single rank has no other rank to meet.
-    if (placement.size > 1) QCCL_TRY(row->find_meeting(variables, placement));
-    return placement;
+    if (info.size > 1) QCCL_TRY(row->find_meeting(variables, info));
+    return info;
 }
 
 std::optional<std::string> first_of_node_list(const std::string &list) {

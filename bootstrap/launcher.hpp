@@ -34,7 +34,8 @@ Result<std::optional<LauncherInfo>> find_launcher(const char *const *environment
 // `environment` has the form of environ; a variable that is set but empty counts as not set. `port`
 // is the user's choice; without it the port follows from the launcher's variables. Returns
 // invalid_argument with a sentence that names what is missing.
-Result<LauncherInfo> read_placement(const char *const *environment, std::optional<uint16_t> port);
+Result<LauncherInfo> read_launcher_info(const char *const *environment,
+                                        std::optional<uint16_t> port);
 
 // Returns the first node of a list in Slurm's notation: node01 for "node[01-03,07],gpu4". Returns
 // nothing if the text is no such list.

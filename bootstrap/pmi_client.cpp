@@ -17,7 +17,7 @@ constexpr const char *key = "qccl-rendezvous";
 
 class Manager {
 public:
-    Manager(int wire, TimePoint deadline) : wire_(wire), deadline_(deadline) {}
+    Manager(int connection, TimePoint deadline) : connection_(connection), deadline_(deadline) {}
 
     // Sends a request and returns the answer, which must have the expected command and no error.
     Result<std::string> ask(const std::string &question, const char *expected) {
@@ -43,7 +43,7 @@ public:
 private:
     Done say(const std::string &line) {
         // MSG_NOSIGNAL: a manager that has gone must not end this process with SIGPIPE.
-        const ssize_t sent = send(wire_, line.data(), line.size(), MSG_NOSIGNAL);
+        const ssize_t sent = send(connection_, line.data(), line.size(), MSG_NOSIGNAL);
         if (sent == static_cast<ssize_t>(line.size())) return {};
         return Error::make(Code::system_error, "cannot speak to the process manager: %s",
                            sent < 0 ? strerror(errno) : "the wire is full");
@@ -52,14 +52,14 @@ private:
     Result<std::string> hear() {
         std::string line;
         while (line.size() < longest_line) {
-            pollfd one{wire_, POLLIN, 0};
+            pollfd one{connection_, POLLIN, 0};
             const int ready = poll(&one, 1, poll_timeout_ms(Clock::now(), deadline_));
             if (ready == 0 && Clock::now() >= deadline_)
                 return Error::make(Code::timeout, "the process manager gives no answer in time: "
                                                   "have all ranks come?");
             if (ready <= 0) continue;
             char c = 0;
-            const ssize_t got = recv(wire_, &c, 1, 0);
+            const ssize_t got = recv(connection_, &c, 1, 0);
             if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN))
                 return Error::make(Code::system_error, "the process manager hangs up");
             if (got > 0 && c == '\n') return line;
@@ -69,15 +69,15 @@ private:
     }
 
     using Clock = std::chrono::steady_clock;
-    int wire_;
+    int connection_;
     TimePoint deadline_;
 };
 
 } // namespace
 
-Result<std::string> spread_through_manager(int wire, uint32_t rank, const std::string &text,
+Result<std::string> spread_through_manager(int connection, uint32_t rank, const std::string &text,
                                            TimePoint deadline) {
-    Manager manager(wire, deadline);
+    Manager manager(connection, deadline);
     QCCL_TRY(outcome(manager.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init")));
     QCCL_TRY(const std::string answer, manager.ask("cmd=get_my_kvsname", "my_kvsname"));
     const std::string space = " kvsname=" + Manager::value_of(answer, "kvsname") + " key=" + key;

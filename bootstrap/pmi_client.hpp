@@ -15,7 +15,7 @@ namespace qccl {
 // descriptor of the PMI connection. The call finalizes the PMI session, because a manager takes a
 // process that has spoken and exits without that for dead. So a process can call it only once.
 // Errors: system_error, timeout.
-Result<std::string> spread_through_manager(int wire, uint32_t rank, const std::string &text,
+Result<std::string> spread_through_manager(int connection, uint32_t rank, const std::string &text,
                                            TimePoint deadline);
 
 } // namespace qccl

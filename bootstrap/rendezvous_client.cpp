@@ -2,7 +2,7 @@
 // thread at a time may use a client.
 #include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/interfaces.hpp"
-#include "bootstrap/introduction.hpp"
+#include "bootstrap/handshake_client.hpp"
 #include "bootstrap/rendezvous.hpp"
 
 #include <cstring>
@@ -33,7 +33,7 @@ namespace {
 
 class RendezvousClient final : public Bootstrap {
 public:
-    RendezvousClient(Introduced introduced, const Endpoint &endpoint, const Claim &claim,
+    RendezvousClient(AuthenticatedChannel introduced, const Endpoint &endpoint, const Claim &claim,
                      const RendezvousOptions &options)
         : channel_(std::move(introduced.channel)), session_(introduced.session),
           endpoint_(endpoint), claim_(claim), options_(options) {}
@@ -230,8 +230,8 @@ Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
 
 // Waits for the answer of a server that has proven the secret. Returns null if the server hung up
 // without an answer. An error is the server's answer and final.
-Result<std::unique_ptr<RendezvousClient>> enter(Introduced introduced, const Endpoint &endpoint,
-                                                const Claim &claim,
+Result<std::unique_ptr<RendezvousClient>> enter(AuthenticatedChannel introduced,
+                                                const Endpoint &endpoint, const Claim &claim,
                                                 const RendezvousOptions &options,
                                                 JoinAttempt &attempt) {
     attempt.begin_try(0ns);

@@ -38,14 +38,14 @@ struct RendezvousServer::Peer {
     Channel channel;
     Endpoint from;
     TimePoint came_at;
-    RankContext stage = RankContext::greets;
+    PeerStage stage = PeerStage::greets;
     Transcript seen{};
     Session session{};
     uint32_t rank = 0;
     RendezvousState::Farewell farewell = RendezvousState::Farewell::none;
     bool is_gone = false;
 
-    bool is_member() const { return stage == RankContext::member; }
+    bool is_member() const { return stage == PeerStage::member; }
 };
 
 template <class T> static Payload payload_of(const T &value) {
@@ -77,7 +77,7 @@ void RendezvousServer::run() {
             if (events[i].revents) accept_strangers(listeners_[i], now);
         expire(now);
         tell_failure(now);
-        if (now >= closes_at_) close_doors();
+        if (now >= closes_at_) close_listeners();
         std::erase_if(peers_, [](const auto &peer) { return peer->is_gone; });
     }
 }
@@ -87,7 +87,7 @@ bool RendezvousServer::is_over(TimePoint now) const {
     return (state_.is_over() && may_go) || now >= ends_at_;
 }
 
-void RendezvousServer::close_doors() {
+void RendezvousServer::close_listeners() {
     shields_.clear();
     listeners_.clear();
     closes_at_ = TimePoint::max();
@@ -96,7 +96,7 @@ void RendezvousServer::close_doors() {
 TimePoint RendezvousServer::next_deadline() const {
     TimePoint next = state_.failure() ? ends_at_ : state_.deadline();
     next = std::min(next, closes_at_);
-    if (deaf_until_ != TimePoint{}) next = std::min(next, deaf_until_);
+    if (accept_paused_until_ != TimePoint{}) next = std::min(next, accept_paused_until_);
     for (const auto &peer : peers_)
         if (!peer->is_member()) next = std::min(next, peer->came_at + handshake_time);
     return next;
@@ -105,8 +105,8 @@ TimePoint RendezvousServer::next_deadline() const {
 std::vector<pollfd> RendezvousServer::wait() {
     const TimePoint now = Clock::now();
     std::vector<pollfd> events;
-    const bool is_deaf = now < deaf_until_;
-    if (!is_deaf) deaf_until_ = {};
+    const bool is_deaf = now < accept_paused_until_;
+    if (!is_deaf) accept_paused_until_ = {};
     for (const Socket &listener : listeners_)
         events.push_back({listener.get(), static_cast<short>(is_deaf ? 0 : POLLIN), 0});
     for (const auto &peer : peers_)
@@ -133,20 +133,20 @@ void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
             // No descriptor or memory is left: free one and try again in a moment.
             accept_backoff(now, errno);
             drop_oldest_stranger(now);
-            deaf_until_ = now + deaf_time;
+            accept_paused_until_ = now + deaf_time;
             return;
         }
-        deaf_since_.reset();
+        accept_failing_since_.reset();
         tune(socket);
         peers_.push_back(std::make_unique<Peer>(
             Peer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
-        enter(*peers_.back(), RankContext::greets);
+        enter(*peers_.back(), PeerStage::greets);
     }
 }
 
-void RendezvousServer::enter(Peer &peer, RankContext stage) {
+void RendezvousServer::enter(Peer &peer, PeerStage stage) {
     peer.stage = stage;
-    if (stage == RankContext::member) return;
+    if (stage == PeerStage::member) return;
     const auto is_there = [stage](const auto &each) {
         return each->stage == stage && !each->is_gone;
     };
@@ -156,8 +156,8 @@ void RendezvousServer::enter(Peer &peer, RankContext stage) {
 }
 
 void RendezvousServer::accept_backoff(TimePoint now, int problem) {
-    if (!deaf_since_) deaf_since_ = now;
-    if (now - *deaf_since_ < longest_deafness) return;
+    if (!accept_failing_since_) accept_failing_since_ = now;
+    if (now - *accept_failing_since_ < longest_deafness) return;
     state_.abandon(Error::make(Code::system_error,
                                "process %u, which serves the rendezvous, cannot accept %s: %s",
                                self_.process, state_.missing().text.c_str(),
@@ -192,11 +192,11 @@ bool RendezvousServer::serve(Peer &peer) {
     // Reads in any case: a peer that cannot be sent to may still have sent its farewell.
     const bool is_sound = peer.channel.flush();
     switch (peer.stage) {
-    case RankContext::greets: return take_hello(peer) && is_sound;
-    case RankContext::proves: return take_proof(peer) && is_sound;
-    case RankContext::member: return take_frames(peer) && is_sound;
+    case PeerStage::greets: return take_hello(peer) && is_sound;
+    case PeerStage::proves: return take_proof(peer) && is_sound;
+    case PeerStage::member: return take_frames(peer) && is_sound;
     // The peer has been told why; it is dropped once it has read that.
-    case RankContext::refused: return peer.channel.fill(1) == Channel::Filled::not_yet && is_sound;
+    case PeerStage::refused: return peer.channel.fill(1) == Channel::Filled::not_yet && is_sound;
     }
     return false;
 }
@@ -212,7 +212,7 @@ bool RendezvousServer::take_hello(Peer &peer) {
     peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
     // A peer of another version reads ours in the challenge and can report it.
-    enter(peer, greeted == Greeted::same_version ? RankContext::proves : RankContext::refused);
+    enter(peer, greeted == Greeted::same_version ? PeerStage::proves : PeerStage::refused);
     return peer.channel.flush();
 }
 
@@ -241,7 +241,7 @@ bool RendezvousServer::take_proof(Peer &peer) {
     }
     if (afterwards_ == Afterwards::make_room && has_served()) {
         if (peer.seen.hello.greeting.wants_room != 0) {
-            close_doors();
+            close_listeners();
             return false;
         }
         // The rank comes early for the next rendezvous and has to try again.
@@ -252,10 +252,10 @@ bool RendezvousServer::take_proof(Peer &peer) {
     const std::string where =
         "process " + std::to_string(proof.claim.process) + " at " + address_of(peer.from);
     if (const Done joined = state_.join(proof.claim, where); !joined) {
-        enter(peer, RankContext::refused);
+        enter(peer, PeerStage::refused);
         return send(peer, FrameKind::failed, payload_of(to_bytes(joined.error())));
     }
-    enter(peer, RankContext::member);
+    enter(peer, PeerStage::member);
     peer.rank = proof.claim.rank;
     seats_.resize(proof.claim.size);
     find_host(peer, proof.claim);
@@ -344,8 +344,9 @@ void RendezvousServer::tell_failure(TimePoint now) {
     if (!state_.failure() || ends_at_ != TimePoint::max()) return;
     ends_at_ = peers_.empty()
                    ? now
-                   : now + (deaf_since_ ? std::min<std::chrono::nanoseconds>(deaf_linger, linger_)
-                                        : linger_);
+                   : now + (accept_failing_since_
+                                ? std::min<std::chrono::nanoseconds>(deaf_linger, linger_)
+                                : linger_);
     broadcast(FrameKind::failed, payload_of(to_bytes(*state_.failure())));
 }
 

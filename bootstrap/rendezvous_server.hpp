@@ -21,18 +21,18 @@ public:
     void run(); // returns when every rank has left, or some time after a failure
 
 private:
-    enum class RankContext : uint8_t { greets, proves, member, refused };
+    enum class PeerStage : uint8_t { greets, proves, member, refused };
     struct Peer;
 
     bool is_over(TimePoint now) const;
     TimePoint next_deadline() const;
     // No rank waits here for others that have yet to join.
     bool has_served() const { return state_.failure() || state_.is_complete(); }
-    void close_doors();
+    void close_listeners();
     std::vector<pollfd> wait();
 
     void accept_strangers(const Socket &listener, TimePoint now);
-    void enter(Peer &peer, RankContext stage);
+    void enter(Peer &peer, PeerStage stage);
     void drop_oldest_stranger(TimePoint now);
     // No descriptor is left for a new connection. Gives up on the missing ranks if that lasts.
     void accept_backoff(TimePoint now, int problem);
@@ -65,8 +65,8 @@ private:
     std::vector<std::unique_ptr<Peer>> peers_; // in order of arrival
     std::vector<Peer *> seats_;                // by rank; null: not connected
     int32_t host_rank_ = Error::no_rank;       // the rank in this process
-    TimePoint deaf_until_{};                 // accepts nothing until then, for lack of descriptors
-    std::optional<TimePoint> deaf_since_;    // since when descriptors have been lacking
+    TimePoint accept_paused_until_{}; // accepts nothing until then, for lack of descriptors
+    std::optional<TimePoint> accept_failing_since_; // since when descriptors have been lacking
     TimePoint closes_at_ = TimePoint::max(); // when listeners close; set once all ranks joined
     TimePoint ends_at_ = TimePoint::max();   // set once the rendezvous has failed
 };

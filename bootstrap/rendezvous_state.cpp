@@ -4,8 +4,7 @@
 
 namespace qccl {
 
-std::optional<Error> RendezvousState::objection(const Claim &claim,
-                                                const std::string &where) const {
+std::optional<Error> RendezvousState::refusal(const Claim &claim, const std::string &where) const {
     if (claim.size == 0 || claim.size > most_ranks)
         return Error::make(Code::invalid_argument,
                            "rank %u (%s) says that there are %u ranks: 1 to %u may be", claim.rank,
@@ -34,7 +33,7 @@ std::optional<Error> RendezvousState::objection(const Claim &claim,
 
 Done RendezvousState::join(const Claim &claim, const std::string &where) {
     if (failure_) return *failure_;
-    if (const auto error = objection(claim, where)) {
+    if (const auto error = refusal(claim, where)) {
         // If all ranks have joined, one more process does not disturb them. For the other ranks a
         // wrong argument of this rank is a remote error.
         Error told = *error;

@@ -57,7 +57,7 @@ private:
     void fail(const Error &error) {
         if (!failure_) failure_ = error;
     }
-    std::optional<Error> objection(const Claim &claim, const std::string &where) const;
+    std::optional<Error> refusal(const Claim &claim, const std::string &where) const;
     void check_for_departed();
     void end_wait() {
         deadline_ = TimePoint::max();

@@ -27,30 +27,30 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     return codec.bucket % group_values == 0; // also true for the whole chunk, whose bucket is 0
 }
 
-template <class In, class MessageView> struct CastStep {
-    static HWY_INLINE void run(Storage<MessageView> *dst, const Storage<In> *src) {
-        store_narrow<MessageView, Overflow::saturate>(load<In>(src), dst);
+template <class In, class WireFormat> struct CastStep {
+    static HWY_INLINE void run(Storage<WireFormat> *dst, const Storage<In> *src) {
+        store_narrow<WireFormat, Overflow::saturate>(load<In>(src), dst);
     }
 };
-template <class MessageView>
+template <class WireFormat>
 void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begin, size_t count) {
-    auto *const dst = reinterpret_cast<Storage<MessageView> *>(payload) + begin;
+    auto *const dst = reinterpret_cast<Storage<WireFormat> *>(payload) + begin;
     switch (in) {
     case DataType::float16:
-        return for_each_vector<CastStep<Half, MessageView>>(
+        return for_each_vector<CastStep<Half, WireFormat>>(
             lanes(), dst, static_cast<const uint16_t *>(src), count);
     case DataType::bfloat16:
-        return for_each_vector<CastStep<Bfloat, MessageView>>(
+        return for_each_vector<CastStep<Bfloat, WireFormat>>(
             lanes(), dst, static_cast<const uint16_t *>(src), count);
     case DataType::float8e4m3:
-        return for_each_vector<CastStep<E4m3, MessageView>>(
+        return for_each_vector<CastStep<E4m3, WireFormat>>(
             lanes(), dst, static_cast<const uint8_t *>(src), count);
     case DataType::float8e5m2:
-        return for_each_vector<CastStep<E5m2, MessageView>>(
+        return for_each_vector<CastStep<E5m2, WireFormat>>(
             lanes(), dst, static_cast<const uint8_t *>(src), count);
     default:
-        return for_each_vector<CastStep<float, MessageView>>(
-            lanes(), dst, static_cast<const float *>(src), count);
+        return for_each_vector<CastStep<float, WireFormat>>(lanes(), dst,
+                                                            static_cast<const float *>(src), count);
     }
 }
 

@@ -68,7 +68,7 @@ struct GpuTraits {
     // does not name them.
     const char *threads = "";
     // Whether a user's stream can wait for a word of the host (await_stream_wait).
-    bool has_gates = false;
+    bool has_stream_waits = false;
     bool can_capture = false; // graphs, also with waits for host words in them
     // Whether kernels of several GPUs can wait for each other's words (kernels/gpu_barrier.hpp).
     bool can_meet = false;
@@ -143,7 +143,7 @@ public:
     virtual Result<bool> has_passed(GpuMark mark) const = 0;
 
     // ---- Stream waits: host words that a stream waits for without the help of a thread. Only if
-    // traits().has_gates.
+    // traits().has_stream_waits.
 
     virtual Result<uint32_t *> create_stream_wait() = 0;
     virtual void destroy_stream_wait(uint32_t *wait) = 0;

@@ -23,7 +23,7 @@ QCCL_DEVICE uint64_t *word_of(const Operand &operand) {
     return reinterpret_cast<uint64_t *>(operand.at);
 }
 
-QCCL_DEVICE void meet_others(const Batch &batch) {
+QCCL_DEVICE void barrier_with_others(const Batch &batch) {
     QCCL_SHARED(uint32_t, missing, block_threads);
     const auto others = batch.tensor[0].sources - 2;
     const Operand &own = batch.operand[0];

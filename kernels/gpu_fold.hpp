@@ -48,8 +48,7 @@ QCCL_DEVICE void clear_gaps(const Operand &sink) {
 }
 
 // Calls visit(tensor, sink, number) for every row that belongs to this warp.
-template <class DeviceGuard>
-QCCL_DEVICE void for_each_row(const Batch &batch, DeviceGuard &&guard) {
+template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visitor &&visit) {
     const uint64_t stride = uint64_t{blocks()} * block_warps;
     uint64_t number = uint64_t{block()} * block_warps + warp();
     for (uint32_t i = 0; i < batch.tensors; i++) {
@@ -57,7 +56,7 @@ QCCL_DEVICE void for_each_row(const Batch &batch, DeviceGuard &&guard) {
         const Operand &sink = batch.operand[tensor.first_source - 1];
         const uint64_t rows = (tensor.count + row_values - 1) / row_values;
         if (number == 0) clear_gaps(sink); // also if no value is at the chunk's end
-        for (; number < rows; number += stride) guard(tensor, sink, number);
+        for (; number < rows; number += stride) visit(tensor, sink, number);
         // The next tensor continues the turns where this one ends, so exactly one warp has its row
         // 0.
         number -= rows;

@@ -47,12 +47,12 @@ template <class T> QCCL_DEVICE MeanParts mean_parts(const Operand &source, const
 }
 
 template <class T> QCCL_DEVICE void measure_means(const Batch &batch) {
-    using MessageView = typename OnebitForm<T>::MessageView;
+    using WireScale = typename OnebitTraits<T>::WireScale;
     for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
         const MeanParts parts = mean_parts<T>(bucket.source, bucket.span);
         if (!bucket.is_there || team_lane() != 0) return;
-        const MessageView wire = {parts.mean(0), parts.mean(1)};
-        store(scale_at<MessageView>(bucket.sink, bucket.span.start), wire);
+        const WireScale wire = {parts.mean(0), parts.mean(1)};
+        store(scale_at<WireScale>(bucket.sink, bucket.span.start), wire);
     });
 }
 

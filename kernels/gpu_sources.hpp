@@ -2,7 +2,7 @@
 // an octet at a time, in the accumulator's type T.
 #pragma once
 
-#include "kernels/gpu_forms.hpp"
+#include "kernels/gpu_codec_traits.hpp"
 #include "kernels/gpu_planes.hpp"
 
 namespace qccl::QCCL_GPU {
@@ -120,15 +120,15 @@ template <class T>
 QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     if constexpr (std::is_floating_point_v<T>) {
         switch (source.codec) {
-        case CodecId::integer: return take_coded<IntegerForm<T>, T>(source, spot, count, values);
-        case CodecId::minmax: return take_coded<MinmaxForm<T>, T>(source, spot, count, values);
+        case CodecId::integer: return take_coded<IntegerTraits<T>, T>(source, spot, count, values);
+        case CodecId::minmax: return take_coded<MinmaxTraits<T>, T>(source, spot, count, values);
         case CodecId::mxfp8e4m3:
-            return take_coded<Mxfp8e4m3Form<T>, T>(source, spot, count, values);
+            return take_coded<Mxfp8e4m3Traits<T>, T>(source, spot, count, values);
         case CodecId::mxfp6e2m3:
-            return take_coded<Mxfp6e2m3Form<T>, T>(source, spot, count, values);
-        case CodecId::mxfp4: return take_coded<Mxfp4Form<T>, T>(source, spot, count, values);
-        case CodecId::nvfp4: return take_coded<Nvfp4Form<T>, T>(source, spot, count, values);
-        case CodecId::onebit: return take_coded<OnebitForm<T>, T>(source, spot, count, values);
+            return take_coded<Mxfp6e2m3Traits<T>, T>(source, spot, count, values);
+        case CodecId::mxfp4: return take_coded<Mxfp4Traits<T>, T>(source, spot, count, values);
+        case CodecId::nvfp4: return take_coded<Nvfp4Traits<T>, T>(source, spot, count, values);
+        case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, spot, count, values);
         case CodecId::terngrad: return take_ternary<T>(source, spot, count, values);
         case CodecId::topk: return take_kept<T>(source, spot, count, values);
         default: break;

@@ -17,8 +17,8 @@ struct TeamBucket {
 };
 
 // Calls visit(bucket) for every bucket that belongs to this team.
-template <class DeviceGuard>
-QCCL_DEVICE void for_each_team_bucket(const Batch &batch, DeviceGuard &&guard) {
+template <class Visitor>
+QCCL_DEVICE void for_each_team_bucket(const Batch &batch, Visitor &&visit) {
     constexpr unsigned teams = block_threads / sum_lanes;
     const uint64_t stride = uint64_t{blocks()} * teams;
     for (uint32_t i = 0; i < batch.tensors; i++) {
@@ -31,7 +31,7 @@ QCCL_DEVICE void for_each_team_bucket(const Batch &batch, DeviceGuard &&guard) {
         uint64_t number = uint64_t{block()} * teams + thread() / sum_lanes;
         for (uint64_t turn = 0; turn < turns; turn++, number += stride) {
             const bool is_there = number < buckets;
-            guard(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
+            visit(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
                              is_there ? bucket_span(tensor, values, number) : Span{0, 0}});
         }
     }

@@ -153,8 +153,8 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
                                 static_cast<unsigned>(properties.pciDeviceID));
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
-    traits.has_gates = driver().await_value != nullptr;
-    traits.can_capture = traits.has_gates;
+    traits.has_stream_waits = driver().await_value != nullptr;
+    traits.can_capture = traits.has_stream_waits;
     traits.can_meet = true;
     traits.threads = "cuda"; // cuda-EvtHandlr, cuda00001400006
     std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());

@@ -71,7 +71,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
                                     static_cast<unsigned>(properties.pciDeviceID));
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
-    traits.has_gates = true;
+    traits.has_stream_waits = true;
     traits.can_capture = true;
     traits.can_meet = true;
     traits.threads = "emulated-gpu";

@@ -44,9 +44,9 @@ static void print_gpu(const std::string &device) {
     const GpuTraits &traits = (*gpu)->traits();
     std::printf("  %s: %s, %u multiprocessors, warps of %u lanes; calls %s\n", device.c_str(),
                 traits.model.c_str(), traits.multiprocessors, traits.lanes,
-                !traits.has_gates    ? "with QCCL_STREAM_SYNC alone"
-                : traits.can_capture ? "in streams and graphs"
-                                     : "in streams");
+                !traits.has_stream_waits ? "with QCCL_STREAM_SYNC alone"
+                : traits.can_capture     ? "in streams and graphs"
+                                         : "in streams");
 }
 
 void print_devices() {

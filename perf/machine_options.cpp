@@ -169,7 +169,7 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
                            "fewer by --ranks",
                            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
-    machine.places = places_of(location(job), rings_of(job));
+    machine.places = make_rank_topology(location(job), rings_of(job));
     machine.far = far_link(job);
     machine.near = near_link(job);
     machine.has_gpus = are_on_gpus(job);
@@ -231,7 +231,7 @@ static CostModel gpu_speeds(const Machine &machine) {
     const bool has_gpu_links =
         reach_each_other(machine) && machine.near->link_class != LinkClass::pcie;
     CostModel speeds =
-        gpu_speeds_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
+        gpu_cost_model_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
     if (!machine.near || !machine.near->bytes_per_ns) return speeds;
     constexpr double ends = 2; // each end accounts for half the time of a byte
     for (CostModel::Link *const link : {&speeds.near, &speeds.eager})
@@ -241,9 +241,10 @@ static CostModel gpu_speeds(const Machine &machine) {
 }
 
 static CostModel speeds_of(const Machine &machine) {
-    CostModel speeds = machine.has_gpus ? gpu_speeds(machine)
-                                        : speeds_by(machine.settings, machine.ranks_per_core,
-                                                    CodecRates::of_tier(name(best_kernels().tier)));
+    CostModel speeds = machine.has_gpus
+                           ? gpu_speeds(machine)
+                           : cost_model_by(machine.settings, machine.ranks_per_core,
+                                           CodecRates::of_tier(name(best_kernels().tier)));
     if (machine.far) take_link(*machine.far, machine.settings, speeds);
     if (machine.measured && !machine.has_gpus)
         machine.measured->figures.apply(machine.settings, speeds);
@@ -281,12 +282,12 @@ std::optional<double> Machine::rack_bytes_per_ns() const {
 
 PlannerInputs inputs_of(const Machine &machine, const Pieces &pieces) {
     const auto cut_with = [&](const Settings &settings) {
-        const Chunking cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
-        return machine.has_gpus ? cut_for_gpus(settings, cut) : cut;
+        const Chunking cut = chunking_by(settings, machine.ranks, machine.hosts() > 1);
+        return machine.has_gpus ? chunking_for_gpus(settings, cut) : cut;
     };
-    const ShapeLimits limits = limits_of(cut_into(pieces, cut_with(machine.settings)));
+    const ShapeLimits limits = limits_of(chunking_with(pieces, cut_with(machine.settings)));
     if (machine.settings.reproducible)
-        return reproducible_tables(limits, limits_of(cut_by({}, machine.ranks, false)));
+        return reproducible_inputs(limits, limits_of(chunking_by({}, machine.ranks, false)));
     PlannerInputs inputs{.speeds = speeds_of(machine),
                          .limits = limits,
                          .usual_limits = limits_of(cut_with({})),

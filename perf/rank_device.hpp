@@ -26,7 +26,7 @@ public:
     qcclStream_t stream() const;
     // Returns whether calls return before they are complete; wait() then waits for their
     // completion.
-    bool enqueues() const { return gpu_ && gpu_->traits().has_gates; }
+    bool enqueues() const { return gpu_ && gpu_->traits().has_stream_waits; }
     Done wait() const;
 
     // Copies after the rank's calls so far; blocks until the copy is complete.

@@ -20,7 +20,7 @@ AuditedShape shape_of(uint64_t tag, uint64_t count) { return {.tag = tag, .count
 // An entry with one sample of one of `ranks` ranks. The power of the sum is `power` times that of a
 // sum of independent values.
 AuditEntry sampled(double ranks, double power) {
-    AuditEntry entry{.calls = 10, .samples = 0, .counts_of_ranks = {}};
+    AuditEntry entry{.calls = 10, .samples = 0, .by_codec = {}};
     const std::vector<SampledLoss> input{{100, 0, 0.002}, {100, 0, 0.8}},
         sum{{100 * ranks * power, 0, 0.004 * ranks * power}, {100 * ranks * power, 0, 0.1}};
     entry.add_sample(input, sum, ranks, false);
@@ -74,7 +74,7 @@ void an_average_is_of_the_sum() {
     const std::vector<SampledLoss> input{{100, 0, 0.002}}, mean{{25, 0, 0.0005}};
     entry.add_sample(input, mean, 4, true);
     CHECK_EQ(entry.sum_square, 400.0);
-    CHECK_EQ(entry.counts_of_ranks[0].worst_cancellation, 1.0);
+    CHECK_EQ(entry.by_codec[0].worst_cancellation, 1.0);
 }
 
 bool has(const std::string &text, const char *part) { return text.find(part) != text.npos; }
@@ -95,7 +95,7 @@ void the_table_says_what_is_safe() {
 
 // Samples of zeros say nothing about other values, so the table does not call any codec safe.
 void of_zeros_nothing_is_known() {
-    AuditEntry entry{.calls = 1, .samples = 0, .counts_of_ranks = {}};
+    AuditEntry entry{.calls = 1, .samples = 0, .by_codec = {}};
     const std::vector<SampledLoss> lost_nothing{{100, 0, 0}, {100, 0, 0}};
     entry.add_sample(lost_nothing, lost_nothing, 4, false);
     const AuditRow row = row_of(shape_of(0, 1000), entry, 4);

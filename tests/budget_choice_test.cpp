@@ -157,7 +157,7 @@ static void nothing_is_lost_for_nothing() {
 // A reproducible choice depends on the call alone: it is the same with and without hosts and links.
 static void places_do_not_count_where_results_are_reproducible() {
     const RankTopology places = apart(4);
-    PlannerInputs same = reproducible_tables(inputs.limits, inputs.usual_limits);
+    PlannerInputs same = reproducible_inputs(inputs.limits, inputs.usual_limits);
     for (const char *with : {"auto:nmse=1e-2", "auto:nmse=1e-2,min=0", "auto:bits=4"}) {
         const Problem far = between_hosts(with, places);
         Problem near = far;

@@ -62,7 +62,7 @@ Codec codec(const char *text) {
 static void figures_replace_what_is_built_in() {
     const CalibrationFile file = read(sample);
     CHECK_EQ(file.machine, "A processor, 8 cores");
-    const CostModel before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
+    const CostModel before = cost_model_by({}, 1, CodecRates::of_tier("avx2"));
     CostModel after = before;
     file.figures.apply({}, after);
     CHECK(!before.is_far_rate_known() && after.is_far_rate_known());

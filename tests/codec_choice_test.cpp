@@ -41,7 +41,7 @@ static void a_codec_is_used_where_it_pays() {
     settings.link_latency = std::chrono::microseconds(2);
     settings.link_rate = 50'000'000'000; // 400 Gbit/s
     PlannerInputs fast = inputs;
-    fast.speeds = speeds_by(settings, 1, inputs.speeds.codec_rates);
+    fast.speeds = cost_model_by(settings, 1, inputs.speeds.codec_rates);
     CHECK_EQ(fast.speeds.far.alone.latency_ns, 2000.0);
     CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
     CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
@@ -54,7 +54,7 @@ static void a_codec_is_used_where_it_pays() {
 static void unknown_lines_carry_values_as_they_are() {
     const RankTopology places = places_on({0, 1, 2, 3});
     PlannerInputs unknown = inputs;
-    unknown.speeds = speeds_by({}, 1, inputs.speeds.codec_rates);
+    unknown.speeds = cost_model_by({}, 1, inputs.speeds.codec_rates);
     CHECK(!unknown.speeds.is_far_rate_known());
     for (const char *name : {"int4", "int4:min=0", "auto:nmse=1e-2", "auto:bits=4"}) {
         Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
@@ -90,8 +90,8 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
     Settings gigabit;
     gigabit.link_rate = 125'000'000;
     for (const char *tier : {"scalar", "sse4", "avx2", "avx512", "neon"}) {
-        const CostModel alone = speeds_by(gigabit, 1, CodecRates::of_tier(tier)),
-                        shared = speeds_by(gigabit, 2, CodecRates::of_tier(tier));
+        const CostModel alone = cost_model_by(gigabit, 1, CodecRates::of_tier(tier)),
+                        shared = cost_model_by(gigabit, 2, CodecRates::of_tier(tier));
         for (const char *name : {"onebit", "terngrad"}) {
             CHECK(codec_by(name, shared).is_lossless());
             CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));

@@ -40,13 +40,13 @@ struct Arguments {
 void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 // Counts over the sequences of a job.
-struct StepCounts {
+struct SequenceCounts {
     long played = 0, failed = 0, repeated = 0;
     double longest_s = 0;
     long by_breach[breaches] = {};
     long all[disagreements][kinds] = {}, broken[disagreements][kinds] = {};
 
-    void add(const StepCounts &other) {
+    void add(const SequenceCounts &other) {
         played += other.played;
         failed += other.failed;
         repeated += other.repeated;
@@ -145,8 +145,8 @@ private:
 // Plays every `jobs`-th sequence, in a process of its own.
 class Job {
 public:
-    Job(const Arguments &arguments, long number, StepCounts &step_counts)
-        : arguments_(arguments), number_(number), counts_(step_counts) {}
+    Job(const Arguments &arguments, long number, SequenceCounts &counts)
+        : arguments_(arguments), number_(number), counts_(counts) {}
 
     void run() {
         for (long i = number_; i < arguments_.sequences; i += arguments_.jobs)
@@ -210,21 +210,20 @@ private:
 
     const Arguments &arguments_;
     const long number_;
-    StepCounts &counts_; // in memory shared with the parent
+    SequenceCounts &counts_; // in memory shared with the parent
     std::unique_ptr<RankGroup> rank_group_;
     bool is_group_whole_ = false;
 };
 
 // Prints failed / played sequences, by the disagreement and by the further call.
-void show_table(const StepCounts &step_counts) {
+void show_table(const SequenceCounts &counts) {
     std::printf("%-11s", "");
     for (int kind = 0; kind < kinds; kind++) std::printf(" %14s", name(static_cast<Kind>(kind)));
     for (int row = 0; row < disagreements; row++) {
         std::printf("\n%-11s", name(static_cast<Disagreement>(row)));
         for (int kind = 0; kind < kinds; kind++)
-            std::printf(
-                " %14s",
-                say("%ld/%ld", step_counts.broken[row][kind], step_counts.all[row][kind]).c_str());
+            std::printf(" %14s",
+                        say("%ld/%ld", counts.broken[row][kind], counts.all[row][kind]).c_str());
     }
     std::printf("\n");
 }
@@ -270,23 +269,23 @@ void set_environment(const Arguments &arguments) {
 int main(int argc, char **argv) {
     const Arguments arguments = read_arguments(argc, argv);
     set_environment(arguments);
-    const killable::Reports<StepCounts> counts_of_ranks(static_cast<int>(arguments.jobs));
-    if (!counts_of_ranks.are_there()) return 2;
+    const killable::Reports<SequenceCounts> counts_of_jobs(static_cast<int>(arguments.jobs));
+    if (!counts_of_jobs.are_there()) return 2;
     killable::Processes jobs;
     for (int job = 0; job < arguments.jobs; job++) {
         const bool has_started = jobs.start([&] {
             end_with_parent();
-            Job(arguments, job, counts_of_ranks[job]).run();
+            Job(arguments, job, counts_of_jobs[job]).run();
             _exit(0);
         });
         if (!has_started) return 2;
     }
-    StepCounts sum;
+    SequenceCounts sum;
     bool has_crashed = false;
     for (int job = 0; job < arguments.jobs; job++) {
         const auto status = jobs.reap(job, [] { return true; });
         has_crashed = has_crashed || !status || *status != 0;
-        sum.add(counts_of_ranks[job]);
+        sum.add(counts_of_jobs[job]);
     }
     if (arguments.shows_table || sum.failed > 0) show_table(sum);
     std::printf("%ld sequences (seed %ld, from %ld on), %ld failed, %ld played again, longest call "

@@ -145,7 +145,8 @@ inline std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts) {
 
 inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
-    const auto places = places_of(call.spots, call.rings); // null: all in one place, by rank
+    const auto places =
+        make_rank_topology(call.spots, call.rings); // null: all in one place, by rank
     team.places = places.get();
     const auto algorithm = parse_algorithm(call.algorithm);
     CHECK_OK(algorithm);

@@ -7,7 +7,7 @@
 using namespace qccl;
 
 static ExplainQuery parse(const char *text, uint32_t ranks = 4) {
-    const auto question = parse_question(text, ranks);
+    const auto question = parse_explain_query(text, ranks);
     CHECK_OK(question);
     return *question;
 }
@@ -47,13 +47,13 @@ static void what_is_not_understood_is_named() {
                                      {"all_reduce type=string", "type=string"},
                                      {"all_reduce root=-1", "root=-1"},
                                      {"all_reduce count=9223372036854775807", "count"}}) {
-        const auto refused = parse_question(text, 2);
+        const auto refused = parse_explain_query(text, 2);
         CHECK(!refused && refused.error().code == Code::invalid_argument);
         CHECK(std::string(refused.error().text)
                   .starts_with("what: \"" + std::string(word) + "\" is not understood"));
     }
-    CHECK(!parse_question("all_reduce codec=int9", 2));
-    const auto twice = parse_question("all_reduce count=4 bytes=16", 2);
+    CHECK(!parse_explain_query("all_reduce codec=int9", 2));
+    const auto twice = parse_explain_query("all_reduce count=4 bytes=16", 2);
     CHECK(!twice && twice.error().code == Code::invalid_argument);
     CHECK(std::string(twice.error().text).find("bytes= and count=") != std::string::npos);
 }
@@ -66,7 +66,7 @@ static void a_key_stands_once() {
                                     {"broadcast root=1 root=0", "root"},
                                     {"all_reduce codec=int8 codec=int4", "codec"},
                                     {"all_reduce algorithm=ring algorithm=direct", "algorithm"}}) {
-        const auto refused = parse_question(text, 2);
+        const auto refused = parse_explain_query(text, 2);
         CHECK(!refused && refused.error().code == Code::invalid_argument);
         CHECK_EQ(std::string(refused.error().text),
                  "what: " + std::string(key) + "= is given twice");

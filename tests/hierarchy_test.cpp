@@ -15,7 +15,7 @@ namespace {
 using Sizes = std::vector<uint32_t>; // ranks of each host
 
 // Places the ranks host after host, or deals them out to the hosts in turn.
-RankTopology places_of(const Sizes &hosts, bool in_turn = false) {
+RankTopology make_rank_topology(const Sizes &hosts, bool in_turn = false) {
     std::vector<RankLocation> spots;
     uint32_t most = 0;
     for (const uint32_t size : hosts) most = std::max(most, size);
@@ -80,7 +80,7 @@ static void every_hierarchy_is_proven() {
                                    Sizes{1, 1, 1}, Sizes{5}, Sizes{1, 5}, Sizes{2, 3, 1, 4, 2}})
             for (const bool in_turn : {false, true})
                 for (const Collective collective : moving_collectives) {
-                    const RankTopology places = places_of(hosts, in_turn);
+                    const RankTopology places = make_rank_topology(hosts, in_turn);
                     check(algorithm, collective, places,
                           collective == Collective::broadcast ? places.ranks() / 2 : 0);
                 }
@@ -110,7 +110,7 @@ static uint32_t leaving(const char *spec, const RankTopology &places, uint32_t h
 // Each byte leaves a host once: a vector has four chunks, and a host sends each of them once.
 static void each_byte_leaves_a_host_once() {
     for (const bool in_turn : {false, true}) {
-        const RankTopology places = places_of({2, 2}, in_turn);
+        const RankTopology places = make_rank_topology({2, 2}, in_turn);
         CHECK_EQ(leaving("hierarchy", places, 0), 4U);
         CHECK_EQ(leaving("hierarchy", places, 1), 4U);
         CHECK_EQ(leaving("hierarchy:share=leader", places, 0), 2U); // two chunks
@@ -137,7 +137,7 @@ static std::vector<uint32_t> leaders(const char *spec, Collective collective,
 
 static void every_rank_carries_or_one_of_each_host() {
     using Ranks = std::vector<uint32_t>;
-    const RankTopology places = places_of({2, 3, 2});
+    const RankTopology places = make_rank_topology({2, 3, 2});
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
         CHECK(leaders("hierarchy:share=leader", collective, places) == Ranks({0, 2, 5}));
     CHECK(leaders("hierarchy", Collective::all_reduce, places) == Ranks({0, 1, 2, 3, 5, 6}));
@@ -155,7 +155,7 @@ static void rings_go_by_host() {
     const Algorithm ring = algorithm_of("ring");
     for (const Collective collective : moving_collectives)
         for (const Sizes &hosts : {Sizes{2, 2}, Sizes{4, 2, 3}, Sizes{1, 5}}) {
-            const RankTopology places = places_of(hosts, true);
+            const RankTopology places = make_rank_topology(hosts, true);
             check(ring, collective, places, places.ranks() - 1);
         }
 }

@@ -106,7 +106,7 @@ void settings_stand() {
     Settings settings;
     settings.link_rate = 1000000000;
     settings.link_latency = std::chrono::microseconds(7);
-    CostModel speeds = speeds_by(settings, 1, {});
+    CostModel speeds = cost_model_by(settings, 1, {});
     take_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
     CHECK(speeds.far_bytes_per_ns == 1);
     CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);

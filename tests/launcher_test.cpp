@@ -13,7 +13,7 @@ using Environment = std::vector<const char *>;
 static Result<LauncherInfo> read(Environment environment,
                                  std::optional<uint16_t> port = std::nullopt) {
     environment.push_back(nullptr);
-    return read_placement(environment.data(), port);
+    return read_launcher_info(environment.data(), port);
 }
 
 static LauncherInfo placed(const Environment &environment,

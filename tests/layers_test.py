@@ -10,7 +10,7 @@ import unittest
 ROOT = pathlib.Path(sys.argv[1])
 SOURCES = (".c", ".cpp", ".cu", ".h", ".hpp", ".in")
 
-# What each layer may know beside itself and the standard library. Whoever is not named may know nothing.
+# What each layer may know beside itself and the standard library. A layer that is not named may include nothing.
 MAY_KNOW = {
     "lib/base": [],
     "lib/schedule": ["lib/base"],

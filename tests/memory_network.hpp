@@ -63,7 +63,7 @@ namespace qtest::memory_network {
 
 using namespace qccl;
 
-inline constexpr size_t eager_bytes = least_eager_bytes;
+inline constexpr size_t eager_bytes = always_eager_bytes;
 
 // Ends that still exist. A message to an end that is gone is refused.
 struct Living {
@@ -102,7 +102,7 @@ inline void add_peer(NetworkEnd *end, uint32_t peer, const void *address, size_t
 
 inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *head,
                                   size_t head_bytes, const NetworkPart *parts, size_t part_count,
-                                  bool is_eager, uint64_t token) {
+                                  bool may_be_eager, uint64_t token) {
     const std::lock_guard guard(living().mutex);
     if (!living().ends.contains(end->peers[peer])) return NetworkModule::Posted::refused;
     NetworkEnd::Came came;
@@ -110,7 +110,7 @@ inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *he
     came.head.assign(first, first + head_bytes);
     size_t bytes = 0;
     for (size_t i = 0; i < part_count; i++) bytes += parts[i].bytes;
-    const bool is_pushed = is_eager || bytes <= eager_bytes;
+    const bool is_pushed = may_be_eager || bytes <= eager_bytes;
     if (!is_pushed)
         came.handle = std::make_unique<RendezvousHandle>(
             RendezvousHandle{end, token, {parts, parts + part_count}, bytes});
@@ -197,7 +197,7 @@ inline constexpr NetworkModule module{.abi = NetworkModule::current_abi,
 namespace qtest {
 
 // Returns options for several hosts that are all this machine.
-inline qccl::RemoteOptions far_options(const qccl::NetworkModule &network) {
+inline qccl::RemoteOptions remote_options(const qccl::NetworkModule &network) {
     qccl::RemoteOptions far;
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -192,7 +192,7 @@ static void gpus_have_other_sizes() {
         of_gpus.limits.segment_bytes = 4 * mebibyte;
         of_gpus.limits.arena_bytes = 64 * mebibyte;
         of_gpus.usual_limits = of_gpus.limits;
-        of_gpus.speeds = gpu_speeds_by({}, ranks_per_gpu, reach);
+        of_gpus.speeds = gpu_cost_model_by({}, ranks_per_gpu, reach);
         const auto plan = choose(problem, of_gpus, {});
         CHECK_OK(plan);
         return *plan;
@@ -372,7 +372,7 @@ static void several_rings_share_the_work() {
                               {{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {0, 3, 1, 4, 2}, {0, 4, 3, 2, 1}});
     Problem problem = all_reduce(64 << 20, 5);
     PlannerInputs linked = inputs;
-    linked.speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    linked.speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
     linked.links.near = std::make_shared<const NearLinks>(links_of_five(false));
     const auto candidate = [&](const char *name) -> std::optional<Cost> {
         const auto candidates = find_candidates(problem, linked);

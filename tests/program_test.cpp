@@ -85,7 +85,7 @@ void two_exchanges_go_over_lines_that_may_have_them() {
                 TwinCall call = call_of("direct", codec, 100, 4);
                 call.collective = expected.collective;
                 const Program program = compiled(
-                    call, rank, {.eager_slot_bytes = size_t{4} << 10, .line_exchanges = 2});
+                    call, rank, {.eager_slot_bytes = size_t{4} << 10, .eager_exchanges = 2});
                 CHECK(program.bound.has_value());
                 CHECK_EQ(program.bound->exchanges(), expected.exchanges);
                 for (const auto &stage : program.bound->stages) CHECK(!stage.empty());

@@ -36,18 +36,19 @@ static void a_ring_that_is_given_stands() {
     CHECK(ring_of(places) == std::vector<uint32_t>({0, 2, 1}));
     CHECK_EQ(places.position(1), 2U);
     CHECK(!(places == on_hosts({0, 0, 0})));
-    CHECK(!places_of({}, {}) && !places_of({}, {{0, 1, 2}}));
-    const auto turned = places_of({}, {{0, 2, 1}});
+    CHECK(!make_rank_topology({}, {}) && !make_rank_topology({}, {{0, 1, 2}}));
+    const auto turned = make_rank_topology({}, {{0, 2, 1}});
     CHECK(turned && *turned == places && turned->tiers().empty());
-    CHECK(ring_of(*places_of({{0, 0, 0}, {0, 1, 0}}, {})) == std::vector<uint32_t>({0, 1}));
+    CHECK(ring_of(*make_rank_topology({{0, 0, 0}, {0, 1, 0}}, {})) ==
+          std::vector<uint32_t>({0, 1}));
 }
 
 static void rings_beside_the_first_are_kept() {
-    const auto both = places_of({}, {{0, 1, 2}, {0, 2, 1}});
+    const auto both = make_rank_topology({}, {{0, 1, 2}, {0, 2, 1}});
     CHECK(both && both->rings() == 2);
     CHECK_EQ(both->position(1), 1U);
     CHECK_EQ(both->ring(1)[1], 2U);
-    CHECK(!(*both == *places_of({}, {{0, 2, 1}})));
+    CHECK(!(*both == *make_rank_topology({}, {{0, 2, 1}})));
 }
 
 static void tiers_that_part_nothing_are_left_out() {

@@ -102,7 +102,7 @@ void compare(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream 
         make_inputs(call, call.number % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread);
     CallBuffers buffers(call, rank, in_place, stream);
     buffers.write(inputs[rank]);
-    const bool blocks = is_synchronous || !tested->traits().has_gates;
+    const bool blocks = is_synchronous || !tested->traits().has_stream_waits;
     make(call, buffers, comm, blocks ? QCCL_STREAM_SYNC : static_cast<qcclStream_t>(stream.get()));
     stream.wait();
     if (!buffers.has_received(slow_twin(call, inputs)[rank]))

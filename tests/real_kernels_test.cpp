@@ -217,7 +217,7 @@ void Bench::compare_plain(DataType type, uint64_t count) {
 // This test runs first because a wait would occur at a kernel's first launch. A failure of this
 // test shows as a hang.
 void nothing_waits_for_a_blocked_stream() {
-    if (!tested->traits().has_gates) return;
+    if (!tested->traits().has_stream_waits) return;
     const auto gate = tested->create_stream_wait();
     const auto mark = tested->create_mark();
     CHECK(gate && mark);

@@ -272,7 +272,7 @@ void every_state_has_its_words() {
     states.push_back(idle(6));
     states[6].process = RankState::Process::ended;
     states.push_back(idle(7));
-    states[7].is_far = true;
+    states[7].is_remote = true;
     states.push_back(waiting(8, 3));
     states[8].silent_ns = 5'000'000'000;
     states.push_back(waiting(9, 3));

@@ -40,7 +40,7 @@ Codec codec(const char *name) {
 
 // Returns locations by `way`: 0: all ranks on one host; 1: one rank a host; 2: two ranks a host and
 // two hosts a rack.
-std::vector<RankLocation> spots_of(uint32_t ranks, uint32_t way) {
+std::vector<RankLocation> locations_of(uint32_t ranks, uint32_t way) {
     std::vector<RankLocation> spots(ranks);
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const uint32_t host = way == 0 ? 0 : rank / way;
@@ -83,7 +83,7 @@ static void sums_are_those_of_the_slow_twin() {
                 for (const uint32_t way : {0U, 1U, 2U})
                     for (const DataType type : {DataType::float32, DataType::float16}) {
                         if (!sample.takes(3)) continue;
-                        const auto spots = spots_of(ranks, way);
+                        const auto spots = locations_of(ranks, way);
                         const RankTopology places(spots);
                         Rehearsal r{.algorithm = algorithm_of(algorithm),
                                     .codec = codec(with),

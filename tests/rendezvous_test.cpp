@@ -3,7 +3,7 @@
 #include "rendezvous_kit.hpp"
 
 #include "bootstrap/rendezvous_state.hpp"
-#include "bootstrap/introduction.hpp"
+#include "bootstrap/handshake_client.hpp"
 
 #include <algorithm>
 #include <array>
@@ -154,7 +154,7 @@ static void late_ranks_cost_one_warning() {
 }
 
 // Returns the kind of the next message, for a rank whose protocol the test speaks itself.
-static FrameKind next_kind(Introduced &rank) {
+static FrameKind next_kind(AuthenticatedChannel &rank) {
     for (;;) {
         const auto frame = rank.session.open(rank.channel.held(), most_gathered_bytes);
         CHECK_OK(frame);
@@ -169,7 +169,8 @@ static FrameKind next_kind(Introduced &rank) {
     }
 }
 
-static void say(Introduced &rank, FrameKind kind, std::span<const std::byte> payload = {}) {
+static void say(AuthenticatedChannel &rank, FrameKind kind,
+                std::span<const std::byte> payload = {}) {
     const Sealed sealed = rank.session.seal(kind, payload);
     rank.channel.queue(std::as_bytes(std::span(&sealed.head, 1)));
     rank.channel.queue(payload);
@@ -187,7 +188,7 @@ static void who_asks_when_nobody_is_missing_gets_the_result_alone() {
     auto met = introduce(fields->endpoints.front(), fields->secret, make_claim(0, 1), attempt);
     CHECK_OK(met);
     CHECK(met->has_value());
-    Introduced &rank = **met;
+    AuthenticatedChannel &rank = **met;
     const std::array<std::byte, 8> bytes{};
     std::vector<FrameKind> kinds;
     for (int round = 0; round < 2; round++) {

@@ -7,8 +7,8 @@ using namespace qtest;
 // With reproducible tables two machines choose alike, whatever else differs between them.
 static void reproducible_choices_follow_from_the_problem() {
     const ShapeLimits usual = inputs.limits;
-    const PlannerInputs ours = reproducible_tables(usual, usual);
-    const PlannerInputs theirs = reproducible_tables(
+    const PlannerInputs ours = reproducible_inputs(usual, usual);
+    const PlannerInputs theirs = reproducible_inputs(
         {.arena_bytes = mebibyte, .segment_bytes = 4 << 20, .max_lanes = 1}, usual);
     const RankTopology places = places_on({0, 1, 0, 1});
     PlannerInputs unlike = inputs; // with these the same problem may get another plan
@@ -36,7 +36,7 @@ static void reproducible_choices_follow_from_the_problem() {
 }
 
 static void reproducible_choices_are_explained_and_refuse_hierarchies() {
-    const PlannerInputs ours = reproducible_tables(inputs.limits, inputs.limits);
+    const PlannerInputs ours = reproducible_inputs(inputs.limits, inputs.limits);
     const RankTopology places = places_on({0, 1, 0, 1});
     Problem problem = all_reduce(1000, 4);
     problem.places = &places;

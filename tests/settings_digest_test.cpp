@@ -25,7 +25,7 @@ static std::string text(const Done &done) { return done ? "" : done.error().text
 static void equal_ranks_agree() {
     const auto all = offers(3);
     CHECK_OK(check_offers(all));
-    CHECK_OK(check_agreements(std::vector<SettingsDigest>(3)));
+    CHECK_OK(check_digests(std::vector<SettingsDigest>(3)));
 }
 
 static void a_common_protocol_is_enough() {
@@ -83,7 +83,7 @@ static void each_field_is_compared_and_named() {
         std::vector<SettingsDigest> all(4);
         SettingsDigest::set(all[2].*each.field, "this");
         SettingsDigest::set(all[3].*each.field, "that");
-        const Done refused = check_agreements(all);
+        const Done refused = check_digests(all);
         CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 2);
         CHECK(text(refused).starts_with(each.name));
         CHECK(text(refused).ends_with(
@@ -109,16 +109,16 @@ static void spellings_of_one_value_agree() {
         std::vector<SettingsDigest> all(3);
         for (SettingsDigest &each : all) SettingsDigest::set(each.*field, one);
         SettingsDigest::set(all[1].*field, same);
-        CHECK_OK(check_agreements(all));
+        CHECK_OK(check_digests(all));
         SettingsDigest::set(all[2].*field, other);
-        CHECK(text(check_agreements(all))
+        CHECK(text(check_digests(all))
                   .ends_with(std::string(": rank 2 has \"") + other + "\", rank 0 has \"" + one +
                              "\"; all ranks need the same"));
     }
     // A peer's text may fill the whole field.
     std::vector<SettingsDigest> all(2);
     all[1].link_rate.fill('9');
-    CHECK(!check_agreements(all));
+    CHECK(!check_digests(all));
 }
 
 static void places_are_told_by_node_host_and_rack() {
@@ -132,8 +132,8 @@ static void places_are_told_by_node_host_and_rack() {
             SettingsDigest::set(all[rank].host, places[rank].host);
             SettingsDigest::set(all[rank].rack, places[rank].rack);
         }
-        CHECK_OK(check_agreements(all));
-        return spots_of(all);
+        CHECK_OK(check_digests(all));
+        return locations_of(all);
     };
     using Spots = std::vector<RankLocation>;
     CHECK(spots({{"", "a", ""}, {"", "a", ""}}).empty());
@@ -149,11 +149,11 @@ static void quotes_hold_the_value_alone() {
     std::vector<SettingsDigest> all(2);
     SettingsDigest::set(all[0].codec, "int8");
     SettingsDigest::set(all[1].codec, "int8 by QCCL_CODEC");
-    CHECK_EQ(text(check_agreements(all)), "codec: rank 1 has \"int8\" by QCCL_CODEC, rank 0 has "
-                                          "\"int8\"; all ranks need the same");
+    CHECK_EQ(text(check_digests(all)), "codec: rank 1 has \"int8\" by QCCL_CODEC, rank 0 has "
+                                       "\"int8\"; all ranks need the same");
     std::swap(all[0], all[1]);
-    CHECK_EQ(text(check_agreements(all)), "codec: rank 1 has \"int8\", rank 0 has \"int8\" by "
-                                          "QCCL_CODEC; all ranks need the same");
+    CHECK_EQ(text(check_digests(all)), "codec: rank 1 has \"int8\", rank 0 has \"int8\" by "
+                                       "QCCL_CODEC; all ranks need the same");
 }
 
 static void a_host_is_in_one_rack() {
@@ -162,9 +162,9 @@ static void a_host_is_in_one_rack() {
         SettingsDigest::set(all[rank].host, "b");
         SettingsDigest::set(all[rank].rack, "east");
     }
-    CHECK_OK(check_agreements(all));
+    CHECK_OK(check_digests(all));
     SettingsDigest::set(all[3].rack, "west");
-    const Done refused = check_agreements(all);
+    const Done refused = check_digests(all);
     CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 3);
     CHECK_EQ(text(refused), "QCCL_RACK: rank 3 has \"west\", rank 1 on the same host has \"east\"");
 }
@@ -176,7 +176,7 @@ static void ranks_on_gpus_are_counted() {
         SettingsDigest::set(all[rank].device, devices[rank]);
         SettingsDigest::set(all[rank].host, "here");
     }
-    CHECK_OK(check_agreements(all)); // each rank has its own
+    CHECK_OK(check_digests(all)); // each rank has its own
     CHECK_EQ(gpus_of(all), 4U);
     CHECK_EQ(ranks_per_gpu_of(all), 3U);
     SettingsDigest::set(all[4].host, "there"); // where another GPU has the same name
@@ -191,19 +191,19 @@ static void long_texts_differ_in_their_ends() {
     std::vector<SettingsDigest> all(2);
     SettingsDigest::set(all[0].codec, a);
     SettingsDigest::set(all[1].codec, b);
-    CHECK(!check_agreements(all));
+    CHECK(!check_digests(all));
     SettingsDigest::set(all[1].codec, a);
-    CHECK_OK(check_agreements(all));
+    CHECK_OK(check_digests(all));
     // A peer's bytes without a terminating zero are shown up to the end of the field.
     all[1].codec.fill('h');
-    CHECK(text(check_agreements(all)).find(std::string(64, 'h') + "\"") != std::string::npos);
+    CHECK(text(check_digests(all)).find(std::string(64, 'h') + "\"") != std::string::npos);
 }
 
 static void one_rank_warns_for_all_alike() {
     std::vector<SettingsDigest> all(5);
     all[1].warnings = all[3].warnings = hash_text("this");
     all[4].warnings = hash_text("that");
-    CHECK_OK(check_agreements(all));
+    CHECK_OK(check_digests(all));
     std::vector<bool> first;
     for (uint32_t rank = 0; rank < 5; rank++) first.push_back(is_first_to_warn(all, rank));
     CHECK(first == (std::vector<bool>{true, true, false, false, true}));
@@ -218,7 +218,7 @@ static void the_slowest_kernels_set_the_pace() {
     const CodecRate slowest = slowest_codec_rates_of(all).of(codec);
     const float decode = CodecRates::of_tier("avx512").of(codec).decode;
     CHECK(slowest == (CodecRate{0.5F, decode, 0.25F}));
-    CHECK_OK(check_agreements(all));
+    CHECK_OK(check_digests(all));
 }
 
 int main() {

@@ -48,7 +48,7 @@ static void messages_follow_the_planners_figures() {
 }
 
 static void of_gpus_the_planners_figures_are_taken() {
-    const CostModel speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    const CostModel speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
     const TieredRates rates = tiered_rates(speeds, {.ranks = 8, .has_gpus = true});
     CHECK(rates.near == speeds.near);
     CHECK_EQ(rates.busy_core, 1.0);
@@ -62,7 +62,7 @@ static void of_gpus_the_planners_figures_are_taken() {
 // tree of many ranks, whose upper ranks are all on different hosts.
 static void deep_trees_take_as_long_as_is_predicted() {
     constexpr uint32_t gpus = 8;
-    CostModel speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    CostModel speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
     speeds.far_bytes_per_ns = 370;
     const SimulatedHost host{.ranks = gpus, .has_gpus = true};
     for (const uint32_t hosts : {8U, 32U}) {
@@ -155,7 +155,7 @@ static void another_model_has_another_number() {
                     simulated += done->time_ns;
                 }
             }
-    CHECK_EQ(cost_model, uint64_t{3});
+    CHECK_EQ(cost_model_version, uint64_t{3});
     CHECK_EQ(std::llround(counted), 5537038905);
     CHECK_EQ(std::llround(simulated), 5288706008);
 }

@@ -19,8 +19,8 @@ struct Job {
 
     explicit Job(std::vector<RankLocation> where, double ranks_per_core)
         : spots(std::move(where)), places(spots) {
-        const Chunking cut = cut_by({}, places.ranks(), places.hosts().groups() > 1);
-        inputs.speeds = speeds_by({}, ranks_per_core, CodecRates::of_tier("avx2"));
+        const Chunking cut = chunking_by({}, places.ranks(), places.hosts().groups() > 1);
+        inputs.speeds = cost_model_by({}, ranks_per_core, CodecRates::of_tier("avx2"));
         inputs.limits = inputs.usual_limits = limits_of(cut);
         if (places.hosts().groups() == 1) inputs.speeds.eager_bytes = 32 << 10;
     }

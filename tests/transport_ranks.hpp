@@ -117,7 +117,7 @@ constexpr bool are_near(Kind kind, uint32_t a, uint32_t b) {
 inline qccl::RemoteOptions over_ucx() {
     const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
     CHECK_OK(ucx);
-    qccl::RemoteOptions far = far_options(**ucx);
+    qccl::RemoteOptions far = remote_options(**ucx);
     far.devices = "lo"; // other interfaces may come and go
     return far;
 }
@@ -127,7 +127,7 @@ inline void make_hosts(Kind kind, qccl::TransportOptions &options) {
     const uint32_t ranks = ranks_per_host(kind);
     if (options.size <= ranks) return;
     for (uint32_t rank = 0; rank < options.size; rank++) options.hosts.push_back(rank / ranks);
-    options.far = far_options(memory_network::module);
+    options.far = remote_options(memory_network::module);
 #ifdef QCCL_UCX_MODULE
     if (are_processes(kind)) options.far = over_ucx();
 #endif

@@ -341,8 +341,8 @@ template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
             const auto transport = create(rank);
             const CallDescriptor call = call_number(1);
             if (rank.rank == 0) {
-                CHECK_OK(
-                    transport->begin(call, {.call = 1}, 30s, Transport::Publishes::after_line));
+                CHECK_OK(transport->begin(call, {.call = 1}, 30s,
+                                          Transport::Publishes::after_eager_slot));
                 first.deed(*transport);
             }
             rank.meeting.barrier();

@@ -111,17 +111,18 @@ std::string Interfaces::base(std::string name) const {
 }
 
 double Interfaces::rate(const std::string &name) const {
-    const std::string leader = base(name);
-    if (!is_hardware(leader) && !is_there(folder_ / leader / "bonding")) return 0;
-    return number_in(first_line(folder_ / leader / "speed")).value_or(0) * megabits;
+    const std::string base_interface = base(name);
+    if (!is_hardware(base_interface) && !is_there(folder_ / base_interface / "bonding")) return 0;
+    return number_in(first_line(folder_ / base_interface / "speed")).value_or(0) * megabits;
 }
 
 NetworkPort Interfaces::port(const std::string &name) const {
     static constexpr const char *loopback = "772"; // ARPHRD_LOOPBACK
     const fs::path own = folder_ / name;
-    const std::string state = first_line(own / "operstate"), leader = base(name);
+    const std::string state = first_line(own / "operstate"), base_interface = base(name);
     return {.name = name,
-            .bus_id = is_hardware(leader) ? bus_id_of(folder_ / leader / "device") : "",
+            .bus_id =
+                is_hardware(base_interface) ? bus_id_of(folder_ / base_interface / "device") : "",
             .is_up = state == "up" || state == "unknown",
             .is_loopback = first_line(own / "type") == loopback,
             .is_internal = is_there(own / "bridge") &&

@@ -203,7 +203,7 @@ static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = com
 // The part of a call that decides its program, and the part of its config that holds for this call
 // alone.
 namespace {
-struct Spelled {
+struct KeyedCall {
     CallKey call_key;
     std::chrono::nanoseconds timeout{};
     uint64_t tag = 0;
@@ -213,7 +213,7 @@ struct Spelled {
 } // namespace
 
 // Returns false if something is wrong with the config.
-static bool add_config(Spelled &call, const qcclCollConfig_t &given) {
+static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     const auto config = take_config(&given);
     if (!config) return false;
     const auto timeout = take_timeout("timeout", config->timeout);
@@ -225,20 +225,20 @@ static bool add_config(Spelled &call, const qcclCollConfig_t &given) {
     return true;
 }
 
-static Spelled spelled(const Comm &comm, const Given &given) {
-    Spelled call{.call_key = {.collective = static_cast<int32_t>(given.collective),
-                              .type = given.type,
-                              .op = given.op,
-                              .root = given.root,
-                              .count = given.count},
-                 .timeout = comm.parts().timeout};
+static KeyedCall keyed(const Comm &comm, const Given &given) {
+    KeyedCall call{.call_key = {.collective = static_cast<int32_t>(given.collective),
+                                .type = given.type,
+                                .op = given.op,
+                                .root = given.root,
+                                .count = given.count},
+                   .timeout = comm.parts().timeout};
     call.can_be_remembered = !given.config || add_config(call, *given.config);
     return call;
 }
 
 // A repeated call with the same arguments skips their checks, except those of the buffers.
-static Done run_again(Comm &comm, const Given &given, const CachedCall &before, const Spelled &call,
-                      const CallStream &stream) {
+static Done run_again(Comm &comm, const Given &given, const CachedCall &before,
+                      const KeyedCall &call, const CallStream &stream) {
     QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
     return comm.run(before.program,
                     {.send = given.send,
@@ -251,7 +251,7 @@ static Done run_again(Comm &comm, const Given &given, const CachedCall &before, 
 
 static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
-    const Spelled call = spelled(comm, given);
+    const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
         if (const CachedCall *before = comm.memo().find(call.call_key))
             return run_again(comm, given, *before, call, stream);

@@ -24,7 +24,7 @@ static EngineOptions options_of(const CommParts &parts) {
     if (parts.trace) options.tracer = &parts.trace->tracer();
     if (const GpuStaging *const share = parts.gpu_staging.get()) {
         options.device_outbox = share->outbox();
-        options.device_lines = share->lines();
+        options.device_eager_slots = share->lines();
     }
     return options;
 }

@@ -28,7 +28,7 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
     if (!comm) return qcclSuccess;
     return with_reference(comm, [](CommRef &found) -> Done {
         QCCL_TRY(check_outside(found));
-        const auto answer = found.record().gate.try_close(found.generation());
+        const auto answer = found.record().entry_guard.try_close(found.generation());
         if (answer != EntryGuard::Answer::inside) return refuse_entry(*found, answer);
         const Done finalized = found->conclude();
         QCCL_TRY(end(found));
@@ -45,7 +45,7 @@ qcclResult_t qcclCommAbort(qcclComm_t comm) {
         // The sequencer is closed first: a thread inside may be waiting for a call that is far back
         // in its stream.
         found->close();
-        const auto answer = found.record().gate.close(found.generation());
+        const auto answer = found.record().entry_guard.close(found.generation());
         if (answer != EntryGuard::Answer::inside) return refuse_entry(*found, answer);
         return end(found);
     });

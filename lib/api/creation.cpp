@@ -7,7 +7,7 @@
 #include "api/local_resources.hpp"
 #include "api/status_all_gather.hpp"
 #include "api/job_topology.hpp"
-#include "api/own_agreement.hpp"
+#include "api/own_digest.hpp"
 #include "api/setting_checks.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
@@ -71,7 +71,7 @@ public:
 
 private:
     Result<TransportOptions> transport_options() const;
-    Result<RemoteOptions> far_options() const;
+    Result<RemoteOptions> remote_options() const;
     Result<std::unique_ptr<Transport>> connect(const LocalResources &resources,
                                                const std::shared_ptr<SiblingComms> &siblings);
     // Null, here and below: no rank has a GPU.
@@ -108,7 +108,7 @@ private:
     double ranks_per_gpu_ = 0;
     CodecRates codec_rates_;                   // of the slowest rank's processor
     std::shared_ptr<const Measured> measured_; // rank 0's; null: nothing was measured
-    std::vector<SettingsDigest> agreements_;   // by rank
+    std::vector<SettingsDigest> digests_;      // by rank
     NodeQuestion node_question_;
     NodeDiscovery discovery_;                           // runs on each host's first rank
     std::optional<TopologyExchange> topology_exchange_; // empty: one rank
@@ -126,15 +126,15 @@ Done Creation::compare(const LocalResources &resources) {
     std::string text;
     for (const std::string &warning : warnings) text.append(warning).append("\n");
 
-    SettingsDigest mine = agreement_of(comm_config_, settings_, policy_, resources.host,
-                                       resources.device.kernels->tier);
+    SettingsDigest mine =
+        digest_of(comm_config_, settings_, policy_, resources.host, resources.device.kernels->tier);
     mine.warnings = hash_text(text);
     mine.has_calibration = resources.calibration ? 1 : 0;
     std::vector<SettingsDigest> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
     if (is_first_to_warn(all, bootstrap_.rank()))
         for (const std::string &warning : warnings) resources.log->warn("%s", warning.c_str());
-    QCCL_TRY(check_agreements(all));
+    QCCL_TRY(check_digests(all));
     hosts_ = hosts_of(all);
     gpus_ = gpus_of(all);
     are_on_gpus_alike_ = are_on_gpus_alike(all);
@@ -169,13 +169,13 @@ Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &fil
 
 // The first rank of each host discovers its machine while the ranks connect.
 void Creation::begin_topology(std::vector<SettingsDigest> all, const Device &device) {
-    agreements_ = std::move(all);
-    if (agreements_.size() == 1) return;
+    digests_ = std::move(all);
+    if (digests_.size() == 1) return;
     std::vector<RankHost> hosts;
-    for (size_t rank = 0; rank < agreements_.size(); rank++)
+    for (size_t rank = 0; rank < digests_.size(); rank++)
         hosts.push_back({.host = hosts_.empty() ? 0 : hosts_[rank],
-                         .name = host_name_of(agreements_[rank]),
-                         .rack = rack_of(agreements_[rank])});
+                         .name = host_name_of(digests_[rank]),
+                         .rack = rack_of(digests_[rank])});
     topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts),
                                device.gpu ? device.gpu->traits().bus_id : std::string());
     node_question_ = node_question(settings_, gpus_ != 0);
@@ -200,16 +200,16 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
             log.info("topology from %s", node->origin.c_str());
         keep_node_topology(node_question_, node);
         topology_ = std::move(agreed.job);
-        if (std::ranges::none_of(agreements_, has_node)) rings = rings_of(*topology_);
-        for (size_t rank = 0; rank < agreements_.size(); rank++)
-            if (agreed.numas[rank] && !has_node(agreements_[rank]))
-                SettingsDigest::set(agreements_[rank].node, std::to_string(*agreed.numas[rank]));
+        if (std::ranges::none_of(digests_, has_node)) rings = rings_of(*topology_);
+        for (size_t rank = 0; rank < digests_.size(); rank++)
+            if (agreed.numas[rank] && !has_node(digests_[rank]))
+                SettingsDigest::set(digests_[rank].node, std::to_string(*agreed.numas[rank]));
     }
-    places_ = places_of(spots_of(agreements_), std::move(rings));
+    places_ = make_rank_topology(locations_of(digests_), std::move(rings));
     return {};
 }
 
-Result<RemoteOptions> Creation::far_options() const {
+Result<RemoteOptions> Creation::remote_options() const {
     RemoteOptions far;
     far.transports = settings_.ucx_transports.value_or("");
     far.devices = settings_.ucx_devices.value_or("");
@@ -232,7 +232,7 @@ Result<TransportOptions> Creation::transport_options() const {
     TransportOptions options;
     options.hosts = hosts_;
     if (!hosts_.empty()) {
-        QCCL_TRY(options.far, far_options());
+        QCCL_TRY(options.far, remote_options());
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
@@ -249,8 +249,8 @@ Result<TransportOptions> Creation::transport_options() const {
 }
 
 Chunking Creation::cut_with(const Settings &settings) const {
-    const Chunking cut = cut_by(settings, bootstrap_.size(), !hosts_.empty());
-    return gpus_ == 0 ? cut : cut_for_gpus(settings, cut);
+    const Chunking cut = chunking_by(settings, bootstrap_.size(), !hosts_.empty());
+    return gpus_ == 0 ? cut : chunking_for_gpus(settings, cut);
 }
 
 Chunking Creation::cut(Transport &transport, const GpuStaging *share) const {
@@ -260,7 +260,7 @@ Chunking Creation::cut(Transport &transport, const GpuStaging *share) const {
     cut.inbox_bytes = transport.inbox().size();
     cut.eager_slot_bytes = share ? share->lines().eager_slot_bytes : transport.eager_slot_bytes();
     if (!share) return cut;
-    cut.line_exchanges = GpuFastPath::most_exchanges;
+    cut.eager_exchanges = GpuFastPath::most_exchanges;
     cut.lending_bytes = UINT64_MAX;
     cut.whole_tiles = comm_config_.device != host_name;
     return cut;
@@ -273,22 +273,23 @@ bool reaches_gpus(const GpuStaging *share) { return share && !share->outbox().em
 CostModel Creation::speeds(const Transport &transport, const GpuStaging *share,
                            const Chunking &cut) const {
     const bool is_on_host = gpus_ < transport.size();
-    CostModel speeds = is_on_host
-                           ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_)
-                           : gpu_speeds_by(settings_, ranks_per_gpu_,
-                                           reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    CostModel speeds =
+        is_on_host ? cost_model_by(settings_, transport.ranks_per_core(), codec_rates_)
+                   : gpu_cost_model_by(settings_, ranks_per_gpu_,
+                                       reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
     if (const auto link = topology_ ? far_link(*topology_) : std::nullopt)
         take_link(*link, settings_, speeds);
     if (is_on_host && measured_) measured_->figures.apply(settings_, speeds);
     if (!are_codecs_alike_) speeds.codec_rates.slow_down_to(codec_rates_);
     speeds.eager_bytes = cut.eager_slot_bytes; // also where QCCL_CHECKSUM forbids eager slots
-    speeds.eager_exchanges = cut.line_exchanges;
+    speeds.eager_exchanges = cut.eager_exchanges;
     return speeds;
 }
 
 PlannerInputs Creation::inputs(const Chunking &cut, const CostModel &speeds) const {
     if (is_reproducible(comm_config_, settings_))
-        return reproducible_tables(limits_of(cut), limits_of(cut_by({}, bootstrap_.size(), false)));
+        return reproducible_inputs(limits_of(cut),
+                                   limits_of(chunking_by({}, bootstrap_.size(), false)));
     PlannerInputs inputs{.speeds = speeds,
                          .limits = limits_of(cut),
                          .usual_limits = limits_of(cut_with({})),
@@ -362,7 +363,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
     tell(resources, *transport, share.get());
     std::unique_ptr<CommTrace> traced = trace(resources, *transport, origin);
     const Chunking how = cut(*transport, share.get());
-    const CostModel paces = speeds(*transport, share.get(), how);
+    const CostModel cost_model = speeds(*transport, share.get(), how);
     const auto comm = std::make_shared<Comm>(
         CommParts{.comm_config = comm_config_,
                   .reach = reach_,
@@ -371,7 +372,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
                   .device = resources.device,
                   .gpu_staging = std::move(share),
                   .cut = how,
-                  .inputs = inputs(how, paces),
+                  .inputs = inputs(how, cost_model),
                   .places = places_,
                   .measured = measured_,
                   .topology = topology_,

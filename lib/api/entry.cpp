@@ -32,7 +32,7 @@ Error refuse_entry(Comm &comm, EntryGuard::Answer answer) {
 }
 
 Done check_outside(const CommRef &comm) {
-    if (!comm.record().gate.is_taken_by_caller() && !comm->is_running_here()) return {};
+    if (!comm.record().entry_guard.is_taken_by_caller() && !comm->is_running_here()) return {};
     return refuse(*comm, "comm: a communicator cannot be ended from inside (in its idle or log "
                          "function); qcclCommRevoke can be called there");
 }
@@ -43,7 +43,7 @@ Error refuse_entry(qcclComm_t handle, EntryGuard::Answer answer) {
 }
 
 Done enter_after_others(const CommRef &comm) {
-    const auto answer = comm.record().gate.enter_after_others(comm.generation());
+    const auto answer = comm.record().entry_guard.enter_after_others(comm.generation());
     if (answer == EntryGuard::Answer::inside) return {};
     return refuse_entry(*comm, answer);
 }

@@ -11,9 +11,9 @@
 namespace qccl {
 
 struct CommRecord : HandleRecord<Comm> {
-    void open(uint32_t generation) { gate.open(generation); }
+    void open(uint32_t generation) { entry_guard.open(generation); }
 
-    EntryGuard gate;
+    EntryGuard entry_guard;
 };
 using CommHandles = HandleTable<CommRecord>;
 using CommRef = CommHandles::Reference;
@@ -70,7 +70,7 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
 template <class Body> Done do_and_leave(CommRecord &record, Body &&body) noexcept {
     const Done done = noted(*record.object, body);
     if (done) record.object->note_success();
-    record.gate.leave(); // from here on another thread may free the communicator
+    record.entry_guard.leave(); // from here on another thread may free the communicator
     return done;
 }
 // Enters the communicator, runs body, a Done(Comm &), and leaves. It does not wait for other
@@ -79,7 +79,7 @@ template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexce
     const HandleId id = HandleId::of(handle);
     CommRecord *const record = comm_handles.find(id);
     auto answer = EntryGuard::Answer::closed;
-    if (record && record->is_of_this_process()) answer = record->gate.enter(id.generation);
+    if (record && record->is_of_this_process()) answer = record->entry_guard.enter(id.generation);
     if (answer != EntryGuard::Answer::inside) return report(refuse_entry(handle, answer));
     const Done done = do_and_leave(*record, body);
     return done ? qcclSuccess : report(done.error());

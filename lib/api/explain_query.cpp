@@ -63,7 +63,7 @@ Done check_once(std::string_view word, std::vector<std::string_view> &keys) {
 
 } // namespace
 
-Result<ExplainQuery> parse_question(std::string_view text, uint32_t ranks) {
+Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks) {
     Words words;
     std::vector<std::string_view> keys;
     bool is_first = true;

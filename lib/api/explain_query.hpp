@@ -25,6 +25,6 @@ struct ExplainQuery {
 
 // `ranks` is the communicator's size; `bytes=` means the bytes of the whole vector. An error
 // (invalid_argument) lists what is possible.
-Result<ExplainQuery> parse_question(std::string_view text, uint32_t ranks);
+Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks);
 
 } // namespace qccl

@@ -36,7 +36,7 @@ Result<std::unique_ptr<GpuStreamQueue>> GpuStreamQueue::create(std::shared_ptr<G
                                                                std::function<bool()> is_over) {
     std::unique_ptr<GpuStreamQueue> queue(
         new GpuStreamQueue(std::move(gpu), options.spin, std::move(is_over)));
-    if (queue->gpu_->traits().has_gates) {
+    if (queue->gpu_->traits().has_stream_waits) {
         QCCL_TRY(queue->wait_, queue->gpu_->create_stream_wait());
     }
     QCCL_TRY(queue->thread_,
@@ -77,7 +77,7 @@ bool GpuStreamQueue::await_passages() {
 
 Done GpuStreamQueue::enqueue(GpuStream stream, Work work) {
     const GpuTraits &traits = gpu_->traits();
-    if (!traits.has_gates)
+    if (!traits.has_stream_waits)
         return Error::make(Code::invalid_usage,
                            "stream: streams of %s are not made to wait for the host; "
                            "QCCL_STREAM_SYNC is possible",
@@ -90,12 +90,12 @@ Done GpuStreamQueue::enqueue(GpuStream stream, Work work) {
     item.push_back({.work = std::move(work), .arrival = std::move(arrival), .wait = wait_});
     QCCL_TRY(item.front().arrival.front().set(stream));
     item.front().opens = ++issued_;
-    const Done gated = wait_stream(stream, item.front());
+    const Done waits = wait_stream(stream, item.front());
     // The stream may wait there even after an error, so the item stays in the queue, and its turn
     // releases the wait.
-    if (!gated) item.front().work = nullptr;
+    if (!waits) item.front().work = nullptr;
     push(queue_, item);
-    return gated;
+    return waits;
 }
 
 Done GpuStreamQueue::wait_stream(GpuStream stream, const Item &item) {

@@ -74,10 +74,10 @@ public:
           siblings_(std::make_shared<SiblingComms>(size)), comms_(size), dones_(size) {}
 
     Result<std::vector<std::shared_ptr<Comm>>> run() {
-        std::latch gate(1);
-        const Done started = exception_boundary([&] { return start(gate); });
+        std::latch start_latch(1);
+        const Done started = exception_boundary([&] { return start(start_latch); });
         runs_ = started.is_ok();
-        gate.count_down();
+        start_latch.count_down();
         for (ServiceThread &thread : threads_) thread.join();
         QCCL_TRY(started);
         // The error of the rank at fault is preferred: that rank does not report a remote_error.
@@ -91,12 +91,12 @@ public:
     }
 
 private:
-    Done start(std::latch &gate) {
+    Done start(std::latch &start_latch) {
         threads_.reserve(size_);
         for (uint32_t rank = 0; rank < size_; rank++) {
             QCCL_TRY(ServiceThread thread,
-                     ServiceThread::start(rank_thread_name, [this, &gate, rank] {
-                         gate.wait();
+                     ServiceThread::start(rank_thread_name, [this, &start_latch, rank] {
+                         start_latch.wait();
                          if (runs_) dones_[rank] = exception_boundary([&] { return create(rank); });
                      }));
             threads_.push_back(std::move(thread));

@@ -12,7 +12,7 @@
 namespace qccl {
 
 static Result<std::string> answer(const Comm &comm, const char *what) {
-    QCCL_TRY(const ExplainQuery question, parse_question(what, comm.size()));
+    QCCL_TRY(const ExplainQuery question, parse_explain_query(what, comm.size()));
     const CommParts &parts = comm.parts();
     Algorithm named;
     if (!question.algorithm.empty()) {
@@ -23,7 +23,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                  parts.policy.traits(question.collective, question.type,
                                                      question.op, question.count)));
     PlannerInputs inputs = parts.inputs;
-    inputs.limits = limits_of(cut_into(choice.pieces, parts.cut));
+    inputs.limits = limits_of(chunking_with(choice.pieces, parts.cut));
     LinkByteCounter link_bytes(parts.topology ? link_class_of(parts.topology)
                                               : link_class_by_hosts(parts.places.get()));
     QCCL_TRY(Explanation explanation,

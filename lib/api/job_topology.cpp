@@ -37,7 +37,7 @@ struct TopologyExchange::SharedText {
 };
 
 // What a rank tells the others about its machine and its place there. Sent as bytes.
-struct TopologyExchange::StatusNote {
+struct TopologyExchange::MachineNote {
     uint64_t hash = 0, bytes = 0; // of the text that the rank knows; 0: none yet
     uint32_t place = 0;           // a vertex of that text's graph
     uint32_t numa = no_numa;
@@ -56,8 +56,8 @@ void TopologyExchange::publish(std::span<std::byte> memory) {
     std::memcpy(memory.data(), node_->text.data(), node_->text.size());
 }
 
-TopologyExchange::StatusNote TopologyExchange::note() const {
-    StatusNote mine;
+TopologyExchange::MachineNote TopologyExchange::note() const {
+    MachineNote mine;
     if (!node_) return mine;
     mine.hash = node_->hash;
     mine.bytes = node_->text.size();
@@ -66,12 +66,12 @@ TopologyExchange::StatusNote TopologyExchange::note() const {
     return mine;
 }
 
-Done TopologyExchange::gather_notes(const Gather &gather, std::vector<StatusNote> &notes) const {
-    const StatusNote mine = note();
+Done TopologyExchange::gather_notes(const Gather &gather, std::vector<MachineNote> &notes) const {
+    const MachineNote mine = note();
     return gather(&mine, notes.data(), sizeof mine);
 }
 
-Done TopologyExchange::learn_from(std::span<const std::byte> memory, const StatusNote &of_leader) {
+Done TopologyExchange::learn_from(std::span<const std::byte> memory, const MachineNote &of_leader) {
     if (of_leader.bytes > std::min<uint64_t>(memory.size(), most_node_bytes))
         return Error::make(Code::internal_error,
                            "rank %u has a topology of %llu bytes; at most %llu are possible",
@@ -84,9 +84,9 @@ Done TopologyExchange::learn_from(std::span<const std::byte> memory, const Statu
 }
 
 // Checks that every rank knows its leader's topology by now.
-Done TopologyExchange::check_notes(const std::vector<StatusNote> &notes) const {
+Done TopologyExchange::check_notes(const std::vector<MachineNote> &notes) const {
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        const StatusNote &leader = notes[leaders_[rank]];
+        const MachineNote &leader = notes[leaders_[rank]];
         if (notes[rank].hash == leader.hash && notes[rank].bytes == leader.bytes &&
             leader.bytes <= most_node_bytes)
             continue;
@@ -120,7 +120,7 @@ Done TopologyExchange::gather_texts(const Gather &gather, Texts &texts) const {
 }
 
 Result<TopologyExchange::Nodes>
-TopologyExchange::gather_nodes(const Gather &gather, const std::vector<StatusNote> &notes) const {
+TopologyExchange::gather_nodes(const Gather &gather, const std::vector<MachineNote> &notes) const {
     Texts texts;
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
         SharedText &text = texts[notes[rank].hash];
@@ -142,7 +142,7 @@ TopologyExchange::gather_nodes(const Gather &gather, const std::vector<StatusNot
     return nodes;
 }
 
-Result<AgreedTopology> TopologyExchange::merge(const std::vector<StatusNote> &notes,
+Result<AgreedTopology> TopologyExchange::merge(const std::vector<MachineNote> &notes,
                                                const Nodes &nodes) const {
     std::vector<JobMachine> machines; // by host
     for (uint32_t rank = 0; rank < notes.size(); rank++)
@@ -154,7 +154,7 @@ Result<AgreedTopology> TopologyExchange::merge(const std::vector<StatusNote> &no
     AgreedTopology agreed;
     JobTopology topology;
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        const StatusNote &note = notes[rank];
+        const MachineNote &note = notes[rank];
         const uint32_t host = hosts_[rank].host;
         if (note.place >= machines[host].graph->vertices().size())
             return Error::make(Code::internal_error, "rank %u is in no part of its host", rank)
@@ -172,7 +172,7 @@ Result<AgreedTopology> TopologyExchange::run(NodeTopologyRef known, std::span<st
                                              const Gather &gather) {
     node_ = std::move(known);
     if (is_leader()) publish(own);
-    std::vector<StatusNote> notes(hosts_.size());
+    std::vector<MachineNote> notes(hosts_.size());
     QCCL_TRY(gather_notes(gather, notes));
     const auto has_to_learn = [&](uint32_t rank) {
         return notes[rank].hash != notes[leaders_[rank]].hash;

@@ -52,19 +52,19 @@ public:
     const NodeTopologyRef &node() const { return node_; }
 
 private:
-    struct StatusNote;
+    struct MachineNote;
     struct SharedText;
     using Texts = std::map<uint64_t, SharedText>;      // by hash
     using Nodes = std::map<uint64_t, NodeTopologyRef>; // by hash
 
     void publish(std::span<std::byte> memory);
-    StatusNote note() const;
-    Done gather_notes(const Gather &gather, std::vector<StatusNote> &notes) const;
-    Done learn_from(std::span<const std::byte> memory, const StatusNote &of_leader);
-    Done check_notes(const std::vector<StatusNote> &notes) const;
+    MachineNote note() const;
+    Done gather_notes(const Gather &gather, std::vector<MachineNote> &notes) const;
+    Done learn_from(std::span<const std::byte> memory, const MachineNote &of_leader);
+    Done check_notes(const std::vector<MachineNote> &notes) const;
     Done gather_texts(const Gather &gather, Texts &texts) const;
-    Result<Nodes> gather_nodes(const Gather &gather, const std::vector<StatusNote> &notes) const;
-    Result<AgreedTopology> merge(const std::vector<StatusNote> &notes, const Nodes &nodes) const;
+    Result<Nodes> gather_nodes(const Gather &gather, const std::vector<MachineNote> &notes) const;
+    Result<AgreedTopology> merge(const std::vector<MachineNote> &notes, const Nodes &nodes) const;
 
     const uint32_t rank_;
     const std::vector<RankHost> hosts_;

@@ -63,8 +63,9 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.algorithm));
     const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
-    QCCL_TRY(Program program, is_guarded ? compile_guarded(key, plan)
-                                         : compile_plan(key, plan, cut_into(key.pieces, cut_)));
+    QCCL_TRY(Program program, is_guarded
+                                  ? compile_guarded(key, plan)
+                                  : compile_plan(key, plan, chunking_with(key.pieces, cut_)));
     program.notice = plan.notice;
     return std::make_shared<const Program>(std::move(program));
 }
@@ -72,7 +73,7 @@ Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
 // Guarded calls use no eager slots: ranks learn of errors from headers, which eager slots do not
 // carry.
 Result<Program> ProgramCache::compile_guarded(const ProgramKey &key, const Plan &plan) const {
-    Chunking cut = cut_into(key.pieces, cut_);
+    Chunking cut = chunking_with(key.pieces, cut_);
     cut.eager_slot_bytes = 0;
     ProgramKey without = key;
     without.codec = {};
@@ -92,7 +93,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
              emit(plan.algorithm, key.collective, problem_of(key).team(team_.rank)));
-    if (!plan.algorithm.fits_exchanges(key.collective, cut.line_exchanges))
+    if (!plan.algorithm.fits_exchanges(key.collective, cut.eager_exchanges))
         cut.eager_slot_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,

@@ -74,7 +74,7 @@ static std::string_view text_of(const SettingsDigest::Text &field) {
     return all.substr(0, all.find('\0'));
 }
 
-static constexpr DigestField agreement_fields[] = {
+static constexpr DigestField digest_fields[] = {
     {"codec", &SettingsDigest::codec},
     {"algorithm", &SettingsDigest::algorithm},
     {"QCCL_PLAN_FILE", &SettingsDigest::plan},
@@ -112,10 +112,10 @@ static Done check_racks(std::span<const SettingsDigest> all) {
     return {};
 }
 
-Done check_agreements(std::span<const SettingsDigest> all) {
+Done check_digests(std::span<const SettingsDigest> all) {
     QCCL_TRY(check_racks(all));
     for (size_t rank = 1; rank < all.size(); rank++)
-        for (const DigestField &field : agreement_fields) {
+        for (const DigestField &field : digest_fields) {
             const std::string_view of_rank_0 = text_of(all[0].*field.text);
             const std::string_view text = text_of(all[rank].*field.text);
             if (text == of_rank_0 || (field.are_equal && field.are_equal(text, of_rank_0)))
@@ -193,7 +193,7 @@ std::vector<uint32_t> hosts_of(std::span<const SettingsDigest> all) {
     return hosts;
 }
 
-std::vector<RankLocation> spots_of(std::span<const SettingsDigest> all) {
+std::vector<RankLocation> locations_of(std::span<const SettingsDigest> all) {
     const auto nodes = numbers_of(all, &SettingsDigest::node),
                hosts = numbers_of(all, &SettingsDigest::host),
                racks = numbers_of(all, &SettingsDigest::rack);

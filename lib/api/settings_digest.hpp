@@ -69,7 +69,7 @@ struct SettingsDigest {
 };
 
 // Returns a mismatch for the first difference. `all` is in rank order, here and below.
-Done check_agreements(std::span<const SettingsDigest> all);
+Done check_digests(std::span<const SettingsDigest> all);
 // Returns the number of each rank's host, from 0 on; empty if all ranks are on one host.
 std::vector<uint32_t> hosts_of(std::span<const SettingsDigest> all);
 // Returns the name of the rank's host for people: the first word of its identity.
@@ -87,7 +87,7 @@ size_t ranks_per_gpu_of(std::span<const SettingsDigest> all);
 CodecRates slowest_codec_rates_of(std::span<const SettingsDigest> all);
 // Returns the node, host and rack of each rank; each of these has one number throughout. Empty if
 // all ranks are in one place.
-std::vector<RankLocation> spots_of(std::span<const SettingsDigest> all);
+std::vector<RankLocation> locations_of(std::span<const SettingsDigest> all);
 // Whether no lower rank has the same warnings, so that one rank logs them for all.
 bool is_first_to_warn(std::span<const SettingsDigest> all, uint32_t rank);
 

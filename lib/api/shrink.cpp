@@ -20,17 +20,17 @@ enum class ShrinkPhase : uint32_t { survivors = 1, outcome = 2 };
 // In a vote: the voter's result, and the ranks that it excludes. In a decision: the result of all
 // ranks, the rank at fault, and the survivors.
 struct ShrinkVote {
-    ShrinkPhase matter{};
+    ShrinkPhase phase{};
     Code code = Code::success;
     int32_t rank = Error::no_rank;
     std::vector<uint32_t> ranks{}; // ascending
 };
 
-SurvivorExchange::Bytes to_bytes(const ShrinkVote &word) {
-    std::vector<uint32_t> numbers{static_cast<uint32_t>(word.matter),
-                                  static_cast<uint32_t>(word.code),
-                                  static_cast<uint32_t>(word.rank)};
-    for (const uint32_t rank : word.ranks) {
+SurvivorExchange::Bytes to_bytes(const ShrinkVote &vote) {
+    std::vector<uint32_t> numbers{static_cast<uint32_t>(vote.phase),
+                                  static_cast<uint32_t>(vote.code),
+                                  static_cast<uint32_t>(vote.rank)};
+    for (const uint32_t rank : vote.ranks) {
         numbers.resize(std::max<size_t>(numbers.size(), 4 + rank / 32));
         numbers[3 + rank / 32] |= uint32_t{1} << rank % 32;
     }
@@ -39,16 +39,16 @@ SurvivorExchange::Bytes to_bytes(const ShrinkVote &word) {
 }
 
 // The bytes are another rank's and may hold anything. Missing bytes count as zeros.
-ShrinkVote to_word(const SurvivorExchange::Bytes &bytes, uint32_t size) {
+ShrinkVote to_vote(const SurvivorExchange::Bytes &bytes, uint32_t size) {
     std::vector<uint32_t> numbers(3 + (size + 31) / 32);
     std::memcpy(numbers.data(), bytes.data(),
                 std::min(bytes.size(), numbers.size() * sizeof numbers[0]));
-    ShrinkVote word{.matter = static_cast<ShrinkPhase>(numbers[0]),
+    ShrinkVote vote{.phase = static_cast<ShrinkPhase>(numbers[0]),
                     .code = static_cast<Code>(numbers[1]),
                     .rank = static_cast<int32_t>(numbers[2])};
     for (uint32_t rank = 0; rank < size; rank++)
-        if ((numbers[3 + rank / 32] >> rank % 32 & 1) != 0) word.ranks.push_back(rank);
-    return word;
+        if ((numbers[3 + rank / 32] >> rank % 32 & 1) != 0) vote.ranks.push_back(rank);
+    return vote;
 }
 
 bool has(const std::vector<uint32_t> &ranks, uint32_t rank) {
@@ -113,7 +113,7 @@ MemberGroup Shrinking::everyone() const {
 }
 
 Done Shrinking::validate(const ShrinkVote &mine, const SurvivorExchange::Proposal &vote) const {
-    const ShrinkVote theirs = to_word(vote.payload, parent_.size());
+    const ShrinkVote theirs = to_vote(vote.payload, parent_.size());
     for (uint32_t rank = 0; rank < parent_.size(); rank++) {
         if (has(excluded_, rank) == has(theirs.ranks, rank)) continue;
         const bool is_ours = has(excluded_, rank);
@@ -124,7 +124,7 @@ Done Shrinking::validate(const ShrinkVote &mine, const SurvivorExchange::Proposa
                            is_ours ? vote.rank : parent_.rank())
             .at_rank(vote.rank);
     }
-    if (theirs.matter == mine.matter) return {};
+    if (theirs.phase == mine.phase) return {};
     return Error::make(Code::mismatch,
                        "rank %" PRIu32 " and rank %" PRIu32 " are not in the same qcclCommShrink: "
                        "one of them has given up and begun again",
@@ -142,8 +142,8 @@ Result<ShrinkVote> Shrinking::agree(
             return to_bytes(decide(proposals));
         });
     if (!decided) return decided.error();
-    ShrinkVote word = to_word(*decided, parent_.size());
-    if (word.matter == mine.matter) return word;
+    ShrinkVote vote = to_vote(*decided, parent_.size());
+    if (vote.phase == mine.phase) return vote;
     return Error::make(Code::peer_lost,
                        "the other ranks have finished a qcclCommShrink that rank "
                        "%" PRIu32 " had given up",
@@ -151,10 +151,10 @@ Result<ShrinkVote> Shrinking::agree(
 }
 
 Result<std::vector<uint32_t>> Shrinking::find_survivors() {
-    const ShrinkVote mine{.matter = ShrinkPhase::survivors, .ranks = excluded_};
+    const ShrinkVote mine{.phase = ShrinkPhase::survivors, .ranks = excluded_};
     QCCL_TRY(const ShrinkVote decided,
              agree(mine, [](const std::vector<SurvivorExchange::Proposal> &proposals) {
-                 ShrinkVote all{.matter = ShrinkPhase::survivors};
+                 ShrinkVote all{.phase = ShrinkPhase::survivors};
                  for (const SurvivorExchange::Proposal &vote : proposals)
                      all.ranks.push_back(vote.rank);
                  return all;
@@ -177,23 +177,23 @@ Result<std::vector<uint32_t>> Shrinking::find_survivors() {
 }
 
 Result<ShrinkVote> Shrinking::settle(const Done &mine, const std::vector<uint32_t> &survivors) {
-    const ShrinkVote vote{.matter = ShrinkPhase::outcome,
+    const ShrinkVote vote{.phase = ShrinkPhase::outcome,
                           .code = mine ? Code::success : mine.error().code,
                           .ranks = excluded_};
     return agree(vote, [&](const std::vector<SurvivorExchange::Proposal> &proposals) {
         std::vector<uint32_t> living;
-        ShrinkVote end{.matter = ShrinkPhase::outcome};
+        ShrinkVote end{.phase = ShrinkPhase::outcome};
         for (const SurvivorExchange::Proposal &each : proposals) {
             living.push_back(each.rank);
             if (end.code == Code::success &&
-                to_word(each.payload, parent_.size()).code != Code::success)
-                end = {.matter = ShrinkPhase::outcome,
+                to_vote(each.payload, parent_.size()).code != Code::success)
+                end = {.phase = ShrinkPhase::outcome,
                        .code = Code::remote_error,
                        .rank = static_cast<int32_t>(each.rank)};
         }
         for (const uint32_t rank : survivors)
             if (!has(living, rank))
-                end = {.matter = ShrinkPhase::outcome,
+                end = {.phase = ShrinkPhase::outcome,
                        .code = Code::in_progress,
                        .rank = static_cast<int32_t>(rank)};
         return end;
@@ -270,7 +270,7 @@ Error failed(Comm &comm, const Error &error) {
 Done end_calls(const CommRef &comm, const ShrinkArguments &given) {
     QCCL_TRY(take_arguments(*comm, given));
     QCCL_TRY(check_outside(comm));
-    if (comm.record().gate.is_closed(comm.generation()))
+    if (comm.record().entry_guard.is_closed(comm.generation()))
         return refuse_entry(*comm, EntryGuard::Answer::closed);
     comm->fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm->rank())
                    .at_rank(comm->rank()));

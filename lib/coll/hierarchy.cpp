@@ -288,7 +288,7 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
 
 } // namespace
 
-// Returns the rounds of the levels for which `counts(nest, level)` holds; the levels run one after
+// Returns the rounds of the levels for which `counts(tree, level)` holds; the levels run one after
 // the other.
 template <class Counts>
 static uint32_t rounds_at_levels(Collective collective, const Team &t, const Choices &choices,

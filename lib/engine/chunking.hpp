@@ -26,10 +26,10 @@ struct Chunking {
     // Number of instances, whatever their size; 0: segment_bytes decides.
     uint64_t parts = 0;
     // Size of an eager slot, in the transport or in GPU memory, and how many eager exchanges a call
-    // may have. Set line_exchanges only as high as the algorithm supports. Calls that fit then run
+    // may have. Set eager_exchanges only as high as the algorithm supports. Calls that fit then run
     // over the eager slots. 0 bytes: all calls use the mailboxes.
     size_t eager_slot_bytes = 0;
-    uint32_t line_exchanges = 1;
+    uint32_t eager_exchanges = 1;
     bool seals = false; // chunks carry a CRC32C, which receivers check
     // From this vector size on, peers read the caller's buffers in place where they can. May differ
     // between ranks.
@@ -51,7 +51,7 @@ constexpr uint32_t slots_for(uint32_t ranks) {
 }
 
 // Returns the chunking that `settings` ask for. `has_hosts`: the ranks are on several hosts.
-inline Chunking cut_by(const Settings &settings, uint32_t ranks, bool has_hosts) {
+inline Chunking chunking_by(const Settings &settings, uint32_t ranks, bool has_hosts) {
     // A message between hosts costs so much that segments larger than the L2 cache likes pay. Of
     // the sizes from 256 to 512 KiB this one was the fastest or near it, for lossless sums of 64
     // MiB over TCP: 2 hosts without a limit 32 ms (41 with 512 KiB, 46 with 256), at 10 Gbit/s 58
@@ -70,7 +70,7 @@ inline Chunking cut_by(const Settings &settings, uint32_t ranks, bool has_hosts)
 
 // Adapts the chunking to ranks on GPUs: few segments for few ranks, each long enough to hide kernel
 // launches. The launch of a kernel costs more than its work on a small segment.
-inline Chunking cut_for_gpus(const Settings &settings, Chunking cut) {
+inline Chunking chunking_for_gpus(const Settings &settings, Chunking cut) {
     constexpr size_t gpu_segment = size_t{4} << 20, gpu_arena = size_t{64} << 20;
     if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;
     if (!settings.arena_bytes) cut.outbox_bytes = gpu_arena;
@@ -84,7 +84,7 @@ inline constexpr size_t gpu_eager_bytes = size_t{1} << 20;
 inline constexpr uint32_t gpu_eager_exchanges = 2;
 
 // Applies what one call asks for.
-inline Chunking cut_into(const Pieces &pieces, Chunking cut) {
+inline Chunking chunking_with(const Pieces &pieces, Chunking cut) {
     if (pieces.segment_bytes != 0) cut.segment_bytes = pieces.segment_bytes;
     if (pieces.lanes != 0) cut.lanes = pieces.lanes;
     cut.parts = pieces.parts;

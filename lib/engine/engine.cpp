@@ -98,13 +98,14 @@ template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.refresh_windows();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
-    const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_line
+    const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_eager_slot
                                                          : Transport::Publishes::at_once;
     QCCL_TRY(call.sampled_nmse
                  ? transport_.begin(with_tag(program, call.tag), numbers, call.timeout, publishes)
                  : transport_.begin(program.descriptor, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
-    QCCL_TRY(program.bound ? run_lines(program, call, trace) : run_tasks(program, call, trace));
+    QCCL_TRY(program.bound ? run_fast_path_call(program, call, trace)
+                           : run_tasks(program, call, trace));
     QCCL_TRY(transport_.end());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
@@ -138,7 +139,7 @@ template <class Run> Done Engine::on_gpu(Run run) {
 }
 
 template <class Trace>
-Done Engine::run_lines(const Program &program, const Call &call, Trace &trace) {
+Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace &trace) {
     if (const uint64_t bytes = program.bound->sum_bytes)
         QCCL_TRY(grow(memory_.segments, device_, bytes));
     memory_.lines.resize(program.work.team.size);
@@ -148,14 +149,15 @@ Done Engine::run_lines(const Program &program, const Call &call, Trace &trace) {
                              .number = call.number,
                              .noise_seed = call.noise_seed,
                              .lines = memory_.lines};
-    if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound, trace.for_gpu()); });
+    if (memory_.gpu)
+        return on_gpu([&] { return run_gpu_fast_path(program, bound, trace.for_gpu()); });
     return run_fast_path(transport_, *device_.kernels, program, bound, trace);
 }
 
-Done Engine::run_gpu_lines(const Program &program, const FastPathCall &call, StepTrace *trace) {
+Done Engine::run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
     if (!memory_.gpu_lines) {
-        QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_lines));
+        QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_eager_slots));
     }
     return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
 }

@@ -56,7 +56,7 @@ struct EngineOptions {
     // (Transport::use_device_memory). Payloads lie in it. Empty: payloads lie in the outbox.
     std::span<std::byte> device_outbox{};
     // Eager slots in GPU memory, which all ranks have exposed too. Fast-path programs use them.
-    DeviceEagerSlots device_lines{};
+    DeviceEagerSlots device_eager_slots{};
     // Is told of every call and outlives the engine. Null: calls are not traced.
     CallTracer *tracer = nullptr;
 };
@@ -76,7 +76,7 @@ struct EngineMemory {
     // How the outbox and the inbox are cut now. The bytes of a slot may move only while no peer
     // reads any slot.
     uint64_t slot_bytes = 0;
-    uint32_t used_slots = 0, used_rooms = 0;
+    uint32_t used_slots = 0, used_recv_buffers = 0;
     uint64_t last_call = 0;                 // number of the last call that has begun
     std::span<std::byte> device_outbox;     // as in EngineOptions
     std::unique_ptr<GpuFastPath> gpu_lines; // made by the first call that uses it
@@ -119,8 +119,9 @@ private:
     Done run_traced(const Program &program, const Call &call);
     template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);
     template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
-    template <class Trace> Done run_lines(const Program &program, const Call &call, Trace &trace);
-    Done run_gpu_lines(const Program &program, const FastPathCall &call, StepTrace *trace);
+    template <class Trace>
+    Done run_fast_path_call(const Program &program, const Call &call, Trace &trace);
+    Done run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace);
 
     Transport &transport_;
     const Device device_;

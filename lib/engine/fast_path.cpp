@@ -44,14 +44,15 @@ public:
     // All ranks run the same phases, so a receive after this rank's first encode of a computed
     // value belongs to the second exchange.
     explicit FastPathBuilder(const Program &program)
-        : program_(program), wires_(program.schedule.wires, {.peer = program.work.team.rank}) {
+        : program_(program),
+          wire_sources_(program.schedule.wires, {.peer = program.work.team.rank}) {
         uint32_t exchange = 0;
         for (const Step &step : program.schedule.steps) {
             if (step.verb == Verb::recv)
-                wires_[step.dst.index] = {.peer = step.peer, .exchange = exchange};
+                wire_sources_[step.dst.index] = {.peer = step.peer, .exchange = exchange};
             if (step.verb != Verb::encode || step.src.is(SlotKind::input)) continue;
             exchange = 1;
-            wires_[step.dst.index].exchange = exchange;
+            wire_sources_[step.dst.index].exchange = exchange;
         }
         fast_path_.stages.resize(exchange + 2);
     }
@@ -62,7 +63,7 @@ public:
         uint64_t end = 0;
         fast_path_.chunks = place_chunks(program_, end);
         if (end > cut.eager_slot_bytes) return {std::nullopt};
-        if (fast_path_.exchanges() > cut.line_exchanges)
+        if (fast_path_.exchanges() > cut.eager_exchanges)
             return Error::make(Code::internal_error,
                                "%s sends what it does not have from the start, which lines cannot",
                                program_.work.algorithm.c_str());
@@ -95,8 +96,8 @@ private:
 
     // An operation that neither writes nor reads an eager slot belongs to the sum, in stage 1.
     uint32_t stage_of(const Op &op) const {
-        if (op.dst.is(OperandRef::Kind::payload)) return wires_[op.dst.index].exchange;
-        return op.src.is(OperandRef::Kind::payload) ? wires_[op.src.index].exchange + 1 : 1;
+        if (op.dst.is(OperandRef::Kind::payload)) return wire_sources_[op.dst.index].exchange;
+        return op.src.is(OperandRef::Kind::payload) ? wire_sources_[op.src.index].exchange + 1 : 1;
     }
 
     Result<EagerOperand> place(const OperandRef &at, const Op &op) {
@@ -110,8 +111,8 @@ private:
         case OperandRef::Kind::output:
             return EagerOperand{.base = Base::recv, .offset = offset(output(at.index))};
         case OperandRef::Kind::payload:
-            return EagerOperand{.base = Base::line,
-                                .rank = wires_[at.index].peer,
+            return EagerOperand{.base = Base::eager_slot,
+                                .rank = wire_sources_[at.index].peer,
                                 .offset = fast_path_.chunks[op.chunk].offset};
         case OperandRef::Kind::tile:
         case OperandRef::Kind::segment: return sum(op.chunk);
@@ -149,19 +150,19 @@ private:
     }
 
     const Program &program_;
-    struct ViewPlace {
+    struct WireSlotSource {
         uint32_t peer = 0;     // the rank whose eager slot holds it
         uint32_t exchange = 0; // the exchange that carries it
     };
-    std::vector<ViewPlace> wires_;
+    std::vector<WireSlotSource> wire_sources_;
     std::optional<uint32_t> sum_chunk_;
     FastPathProgram fast_path_;
 };
 
-template <class Trace> class BoundRun {
+template <class Trace> class FastPathRun {
 public:
-    BoundRun(Transport &transport, const Kernels &kernels, const Program &program,
-             const FastPathCall &call, Trace &trace)
+    FastPathRun(Transport &transport, const Kernels &kernels, const Program &program,
+                const FastPathCall &call, Trace &trace)
         : transport_(transport), program_(program), fast_path_(*program.bound), call_(call),
           trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
           context_{.kernels = &kernels,
@@ -173,7 +174,7 @@ public:
     Done run() {
         std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
         const uint32_t rank = program_.work.team.rank;
-        trace_.begin_lines();
+        trace_.begin_fast_path();
         QCCL_TRY(line_, transport_.eager_slot());
         call_.lines[rank] = line_;
         for (const EagerOp &op : fast_path_.stages.front()) run(op);
@@ -181,7 +182,7 @@ public:
         transport_.publish(fast_path_.eager_slot_bytes);
         trace_.publish();
         for (const EagerOp &op : fast_path_.stages.back()) {
-            if (op.src.base == Base::line && op.src.rank != rank) QCCL_TRY(await(op));
+            if (op.src.base == Base::eager_slot && op.src.rank != rank) QCCL_TRY(await(op));
             run(op);
         }
         trace_.end_work();
@@ -195,7 +196,7 @@ private:
         if (!line) {
             trace_.end_work();
             QCCL_TRY(const auto bytes, transport_.await_eager(op.src.rank));
-            trace_.line(op.src.rank, bytes.size());
+            trace_.eager(op.src.rank, bytes.size());
             if (bytes.size() < chunk.offset + chunk.bytes)
                 return Error::make(Code::damaged_data,
                                    "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
@@ -213,7 +214,7 @@ private:
 
     void run(const EagerOp &op) {
         const EagerChunk &chunk = fast_path_.chunks[op.chunk];
-        trace_.line_op(op, chunk.count);
+        trace_.eager_op(op, chunk.count);
         if (chunk.count == 0 && op.what != Op::What::write_header) return;
         // Moving plain values of a few bytes takes less time than filling in a TileStep.
         if (op.what == Op::What::copy)
@@ -257,7 +258,7 @@ private:
         switch (place.base) {
         case Base::recv: return call_.recv + place.offset;
         case Base::sum: return call_.sum;
-        case Base::line: return line_ + place.offset + header_;
+        case Base::eager_slot: return line_ + place.offset + header_;
         case Base::send:
         case Base::none: break;
         }
@@ -266,7 +267,7 @@ private:
 
     const std::byte *source(const EagerOperand &place) const {
         if (place.base == Base::send) return call_.send + place.offset;
-        if (place.base == Base::line) return call_.lines[place.rank] + place.offset + header_;
+        if (place.base == Base::eager_slot) return call_.lines[place.rank] + place.offset + header_;
         return address(place);
     }
 
@@ -289,7 +290,7 @@ Result<std::optional<FastPathProgram>> bind(const Program &program) {
 template <class Trace>
 Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
                    const FastPathCall &call, Trace &trace) {
-    return BoundRun(transport, kernels, program, call, trace).run();
+    return FastPathRun(transport, kernels, program, call, trace).run();
 }
 template Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
                             const FastPathCall &call, NoTrace &trace);

@@ -23,7 +23,7 @@ struct Program;
 
 // An operand of a fast-path operation: `offset` bytes from the start of a buffer or an eager slot.
 struct EagerOperand {
-    enum class Base : uint8_t { none, send, recv, sum, line };
+    enum class Base : uint8_t { none, send, recv, sum, eager_slot };
 
     Base base = Base::none;
     uint32_t rank = 0; // the rank whose eager slot it is

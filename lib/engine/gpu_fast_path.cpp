@@ -59,7 +59,7 @@ std::byte *GpuFastPath::line(uint32_t rank, size_t exchange) const {
 Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &program,
                       const FastPathCall &call, StepTrace *trace) {
     const size_t exchanges = program.bound->exchanges();
-    if (trace) trace->begin_lines();
+    if (trace) trace->begin_fast_path();
     // The values of ranks whose calls differ, or have differed before, are different, so their
     // barriers fail.
     for (size_t exchange = 0; exchange < exchanges; exchange++)
@@ -71,11 +71,11 @@ Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &prog
         QCCL_TRY(await_task(transport, lanes));
         if (trace) trace->finished();
         const size_t first = stage;
-        while (stage < exchanges && has_met(stage)) stage++;
+        while (stage < exchanges && has_passed_barrier(stage)) stage++;
         for (size_t come_to = first; come_to <= stage && come_to < exchanges; come_to++) {
             if (come_to != 0) QCCL_TRY(outcome(transport.eager_slot()));
             transport.publish(0);
-            patience_.learn(come_to < stage);
+            spin_budget_.learn(come_to < stage);
         }
         if (stage == exchanges) break;
         for (uint32_t peer = 0; peer < transport.size(); peer++) {
@@ -89,7 +89,7 @@ Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &prog
     return {};
 }
 
-bool GpuFastPath::has_met(size_t exchange) const {
+bool GpuFastPath::has_passed_barrier(size_t exchange) const {
     const std::atomic_ref seen(*met_on_host(exchange));
     return seen.load(std::memory_order_acquire) == values_[exchange];
 }
@@ -120,7 +120,7 @@ Done GpuFastPath::meet(size_t exchange, KernelLauncher &launcher, uint32_t rank)
     for (uint32_t peer = 0; peer < ranks; peer++)
         if (peer != rank) others[count++] = word(peer, exchange, rank < peer ? rank : rank - 1);
     return launcher.meet({.value = values_[exchange],
-                          .looks = patience_.looks(),
+                          .looks = spin_budget_.looks(),
                           .own_words = word(rank, exchange, 0),
                           .others = std::span(others).first(count),
                           .met = met(exchange),
@@ -139,7 +139,7 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
         case Base::recv: return call.recv + place.offset;
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
         case Base::sum: return call.sum;
-        case Base::line: return line(place.rank, exchange) + place.offset + header;
+        case Base::eager_slot: return line(place.rank, exchange) + place.offset + header;
         case Base::none: break;
         }
         return nullptr;

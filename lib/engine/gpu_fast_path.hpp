@@ -34,7 +34,7 @@ struct DeviceEagerSlots {
 };
 
 // The most ranks that a GPU barrier supports.
-inline constexpr uint32_t most_meeting_ranks = KernelLauncher::Barrier::most_others + 1;
+inline constexpr uint32_t most_barrier_ranks = KernelLauncher::Barrier::most_others + 1;
 
 class GpuFastPath {
 public:
@@ -56,7 +56,7 @@ private:
     Done launch(size_t stage, KernelLauncher &launcher, const Program &program,
                 const FastPathCall &call);
     Done meet(size_t exchange, KernelLauncher &launcher, uint32_t rank);
-    bool has_met(size_t exchange) const;
+    bool has_passed_barrier(size_t exchange) const;
     uint64_t *met(size_t exchange) const {
         return reinterpret_cast<uint64_t *>(met_.data()) + exchange;
     }
@@ -66,15 +66,15 @@ private:
     // Which of the two eager slots, and which set of words, the exchange uses.
     size_t turn(size_t exchange) const { return (exchanges_ + exchange) % 2; }
     std::byte *line(uint32_t rank, size_t exchange) const;
-    uint64_t *word(uint32_t owner, size_t exchange, uint32_t reporter) const {
+    uint64_t *word(uint32_t owner, size_t exchange, uint32_t writer) const {
         return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) +
-               turn(exchange) * lines_.by_rank.size() + reporter;
+               turn(exchange) * lines_.by_rank.size() + writer;
     }
 
     const DeviceEagerSlots lines_;
     DeviceMemory met_;
     PinnedMemory met_on_host_;
-    SpinBudget patience_;
+    SpinBudget spin_budget_;
     uint64_t exchanges_ = 0; // exchanges of earlier calls; equal on all ranks
     // The barrier values of the call's exchanges.
     std::array<uint64_t, most_exchanges> values_{};

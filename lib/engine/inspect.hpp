@@ -18,7 +18,7 @@ struct ExpectedChunk {
     uint64_t index = 0; // of the first element, in the caller's tensor
     uint32_t from = 0;  // the rank that sent it
     // The chunk must carry a valid CRC32C.
-    bool is_sealed = false;
+    bool has_checksum = false;
 };
 
 // A payload that does not lie behind its header. `bytes` is the memory that may be read from there

@@ -79,13 +79,13 @@ template <class Trace> Done Interpreter<Trace>::agree() {
 template <class Trace> Done Interpreter<Trace>::cut_outbox() {
     if (memory_.slot_bytes != program_.geometry.wire_bytes) {
         QCCL_TRY(await_free(0, memory_.used_slots));
-        QCCL_TRY(await_free(transport_.slots(), memory_.used_rooms));
-        memory_.used_slots = memory_.used_rooms = 0;
+        QCCL_TRY(await_free(transport_.slots(), memory_.used_recv_buffers));
+        memory_.used_slots = memory_.used_recv_buffers = 0;
     }
     const uint32_t lanes = program_.geometry.lanes;
     memory_.slot_bytes = program_.geometry.wire_bytes;
     memory_.used_slots = std::max(memory_.used_slots, lanes * program_.schedule.outbox);
-    memory_.used_rooms = std::max(memory_.used_rooms, lanes * program_.rooms());
+    memory_.used_recv_buffers = std::max(memory_.used_recv_buffers, lanes * program_.rooms());
     return {};
 }
 
@@ -221,7 +221,7 @@ Result<bool> Interpreter<Trace>::try_send(PipelineSlot &lane, const Task &task) 
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const MessageView &wire = lane.wire(step.src.index).wire;
+    const MessageView &wire = lane.wire(step.src.index).view;
     const uint64_t since = ticks_, began = trace_.resumed_at(since);
     const auto when = task.goes_with_next ? Transport::Sends::with_next : Transport::Sends::at_once;
     QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire, when));
@@ -240,40 +240,40 @@ Result<bool> Interpreter<Trace>::try_recv(PipelineSlot &lane, const Task &task) 
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const RecvBuffer room = executor_.room(lane, step.dst.index, transport_.slots());
-    QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
-    if (!wire) return false;
+    const RecvBuffer buffer = executor_.recv_buffer(lane, step.dst.index, transport_.slots());
+    QCCL_TRY(const auto view, transport_.receive(step.peer, tag, buffer));
+    if (!view) return false;
     // The polls until now have found nothing, so the time counts as waiting.
     charge_wait();
     const uint64_t began = ticks_;
     const ElementRange range = executor_.range(lane, step.dst, step.chunk);
-    QCCL_TRY(inspect({wire->data, wire->bytes},
+    QCCL_TRY(inspect({view->data, view->bytes},
                      {.codec = &program_.work.codec_of(step),
                       .type = program_.work.type,
                       .count = range.count,
                       .index = range.index,
                       .from = step.peer,
-                      .is_sealed = program_.cut.seals},
-                     {.bytes = {wire->zero_copy.data, wire->zero_copy.bytes},
-                      .is_out_of_sight = wire->zero_copy.window == device_window}));
-    if (call_.sampled_nmse) hear_of_error(*wire);
-    if (task.readers == 0) transport_.release(*wire);
+                      .has_checksum = program_.cut.seals},
+                     {.bytes = {view->zero_copy.data, view->zero_copy.bytes},
+                      .is_out_of_sight = view->zero_copy.window == device_window}));
+    if (call_.sampled_nmse) merge_sampled_nmse(*view);
+    if (task.readers == 0) transport_.release(*view);
     HeldView &held = lane.wire(step.dst.index);
-    held = {.wire = *wire, .readers = task.readers};
+    held = {.view = *view, .readers = task.readers};
     // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
     // forwarding the message to another host sends no more than that.
     if (held.is_lent())
-        held.wire.zero_copy.bytes =
+        held.view.zero_copy.bytes =
             encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
             header_bytes;
     charge(counters_.wire_ticks);
-    trace_.recv(began, ticks_, step, lane.instance(), held.wire.bytes + held.wire.zero_copy.bytes);
+    trace_.recv(began, ticks_, step, lane.instance(), held.view.bytes + held.view.zero_copy.bytes);
     return true;
 }
 
 // The messages that this rank sends from now on carry the larger value further. Each rank's values
 // are part of some chunk of every rank's result, so in the end all ranks know the largest value.
-template <class Trace> void Interpreter<Trace>::hear_of_error(const MessageView &wire) {
+template <class Trace> void Interpreter<Trace>::merge_sampled_nmse(const MessageView &wire) {
     const uint16_t theirs = sampled_nmse({wire.data, header_bytes});
     *call_.sampled_nmse = std::max(*call_.sampled_nmse, theirs);
 }
@@ -347,7 +347,7 @@ template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineSlot &l
     const std::span<const std::byte> range = executor_.overwritten(lane, op);
     const auto wires = lane.own_wires();
     return std::any_of(wires.begin(), wires.end(), [&](const HeldView &held) {
-        return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.wire.slot));
+        return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.view.slot));
     });
 }
 
@@ -356,7 +356,7 @@ template <class Trace> void Interpreter<Trace>::release_uses(PipelineSlot &lane,
         HeldView &held = lane.wire(program_.uses[i]);
         if (held.readers == 0) continue; // an own wire slot without zero copy
         const bool is_received = program_.uses[i] >= program_.schedule.outbox;
-        if (--held.readers == 0 && is_received) transport_.release(held.wire);
+        if (--held.readers == 0 && is_received) transport_.release(held.view);
     }
 }
 

@@ -52,7 +52,7 @@ private:
     Result<Progress> try_task(PipelineSlot &lane, uint32_t number);
     Result<bool> try_send(PipelineSlot &lane, const Task &task);
     Result<bool> try_recv(PipelineSlot &lane, const Task &task);
-    void hear_of_error(const MessageView &wire);
+    void merge_sampled_nmse(const MessageView &wire);
     Result<Progress> try_work(PipelineSlot &lane, uint32_t number);
     Result<Progress> try_start(PipelineSlot &lane, uint32_t number);
     bool may_begin(PipelineSlot &lane, const Task &task);

@@ -88,14 +88,14 @@ private:
 } // namespace
 
 std::vector<Lendable> find_lendable(const Schedule &schedule, std::span<const StepRun> runs) {
-    const LendAnalysis survey(schedule, runs);
+    const LendAnalysis analysis(schedule, runs);
     std::vector<Lendable> found;
     for (const StepRun &run : runs)
         for (uint32_t i = run.first; i < run.last; i++) {
             const Step &step = schedule.steps[i];
             if (step.verb != Verb::encode) continue;
             if (step.ordinal >= found.size()) found.resize(size_t{step.ordinal} + 1);
-            found[step.ordinal] = survey.look(run, i);
+            found[step.ordinal] = analysis.look(run, i);
         }
     return found;
 }

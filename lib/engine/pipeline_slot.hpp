@@ -17,18 +17,18 @@ namespace qccl {
 
 // The content of a wire slot: a received message, or what this rank has encoded.
 struct HeldView {
-    MessageView wire;
+    MessageView view;
     // Tasks of this rank that still have to read it. Counted for received messages and for zero
     // copy.
     uint32_t readers = 0;
 
-    bool is_lent() const { return wire.zero_copy.data != nullptr; }
+    bool is_lent() const { return view.zero_copy.data != nullptr; }
     bool lends_of(std::span<const std::byte> range) const {
-        return is_lent() && range.data() < wire.zero_copy.data + wire.zero_copy.bytes &&
-               wire.zero_copy.data < range.data() + range.size();
+        return is_lent() && range.data() < view.zero_copy.data + view.zero_copy.bytes &&
+               view.zero_copy.data < range.data() + range.size();
     }
     const std::byte *payload() const {
-        return is_lent() ? wire.zero_copy.data : wire.data + header_bytes;
+        return is_lent() ? view.zero_copy.data : view.data + header_bytes;
     }
 };
 

@@ -256,7 +256,7 @@ void count_wire_bytes(Program &program) {
 // Makes sure that messages from other hosts have receive buffers, if necessary with fewer lanes. A
 // rank chooses its own number of instances in flight, so ranks that hold different numbers of
 // messages may have different numbers of lanes.
-Done fit_arena(Program &program) {
+Done fit_inbox(Program &program) {
     Geometry &geometry = program.geometry;
     const Chunking &cut = program.cut;
     const uint64_t rooms = program.rooms();
@@ -312,7 +312,7 @@ Result<Program> compile(const Schedule &author, const Work &work, const Chunking
                     .layout = layout,
                     .geometry = geometry};
     program.fingerprint = program.descriptor.hash();
-    QCCL_TRY(fit_arena(program));
+    QCCL_TRY(fit_inbox(program));
     program.segment_values = most_segment_values(layout, geometry);
     program.tile = find_tile(work, cut, program.segment_values, layout.grain());
     program.tile_payload_bytes = find_tile_payload(work, program.tile);

@@ -116,7 +116,7 @@ void StepTrace::done_on_device(const Task &task, uint64_t segment, uint64_t coun
     add_work(TraceEvent::Kind::device, began, now, task, segment, count, lane);
 }
 
-void StepTrace::line_op(const EagerOp &op, uint64_t count) {
+void StepTrace::eager_op(const EagerOp &op, uint64_t count) {
     line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
     line_values_ += op.what == Op::What::write_header ? 0 : count;
 }
@@ -147,7 +147,7 @@ void StepTrace::publish() {
 }
 
 // The receiver reads the eager slot in place, so the event covers no copy.
-void StepTrace::line(uint32_t peer, uint64_t bytes) {
+void StepTrace::eager(uint32_t peer, uint64_t bytes) {
     const uint64_t came = ticks_now();
     has_waited({peer, WaitPhase::eager});
     wait(since_, came);

@@ -27,11 +27,11 @@ struct NoTrace {
     void work(uint64_t, uint64_t, const Task &, uint64_t, uint64_t) {}
     void launch(uint64_t, uint64_t, const Task &, uint64_t, uint64_t, uint32_t) {}
     void done_on_device(const Task &, uint64_t, uint64_t, uint32_t) {}
-    void begin_lines() {}
-    void line_op(const EagerOp &, uint64_t) {}
+    void begin_fast_path() {}
+    void eager_op(const EagerOp &, uint64_t) {}
     void end_work() {}
     void publish() {}
-    void line(uint32_t, uint64_t) {}
+    void eager(uint32_t, uint64_t) {}
     StepTrace *for_gpu() { return nullptr; }
 };
 
@@ -63,11 +63,11 @@ public:
     void done_on_device(const Task &task, uint64_t segment, uint64_t count, uint32_t lane);
 
     // Called on the fast path, which keeps no ticks of its own.
-    void begin_lines() { since_ = ticks_now(); }
-    void line_op(const EagerOp &op, uint64_t count);
+    void begin_fast_path() { since_ = ticks_now(); }
+    void eager_op(const EagerOp &op, uint64_t count);
     void end_work(); // ends the operations since the last event
     void publish();
-    void line(uint32_t peer, uint64_t bytes);
+    void eager(uint32_t peer, uint64_t bytes);
 
     // Called on the GPU fast path, where a branch costs nothing compared with a launch.
     StepTrace *for_gpu() { return this; }

@@ -34,9 +34,10 @@ TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Pro
       layout_(payload_layout(program.work.codec, program.work.type, 0)),
       inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {}
 
-void TaskExecutor::lend(const Loans &loans) {
+void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
     const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
-    if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes) loans_ = loans;
+    if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes)
+        zero_copy_buffers_ = loans;
 }
 
 void TaskExecutor::gather(PipelineSlot &lane, const Task &task, bool streams_payloads) {
@@ -76,7 +77,7 @@ void TaskExecutor::write_checksums(PipelineSlot &lane, const Task &task) {
     if (!program_.cut.seals) return;
     for (const Op &op : ops_of(task)) {
         if (op.what != Op::What::write_header) continue;
-        const MessageView &wire = lane.wire(op.dst.index).wire;
+        const MessageView &wire = lane.wire(op.dst.index).view;
         seal_chunk({slot_address(lane, op.dst.index), wire.bytes});
     }
 }
@@ -130,23 +131,23 @@ void TaskExecutor::write_header(PipelineSlot &lane, const Op &op, const ElementR
                         .sampled_nmse = call_.sampled_nmse ? *call_.sampled_nmse : uint16_t{0}},
                        start);
     HeldView &held = lane.wire(op.dst.index);
-    held = {.wire = {.data = start,
+    held = {.view = {.data = start,
                      .bytes = header_bytes + payload_bytes,
                      .origin = work.team.rank,
                      .slot = slot(lane, op.dst.index)}};
     if (!device_outbox_.empty()) {
         const size_t offset = static_cast<size_t>(start - outbox_.data());
-        held.wire.zero_copy = {.data = device_outbox_.data() + offset,
+        held.view.zero_copy = {.data = device_outbox_.data() + offset,
                                .bytes = payload_bytes,
                                .window = device_window};
-        held.wire.bytes = header_bytes;
+        held.view.bytes = header_bytes;
         return;
     }
     if (segment.count == 0 || !lends()) return;
-    held.wire.zero_copy = find_zero_copy(lane, op);
+    held.view.zero_copy = find_zero_copy(lane, op);
     if (!held.is_lent()) return;
-    held.wire.zero_copy.bytes = payload_bytes;
-    held.wire.bytes = header_bytes;
+    held.view.zero_copy.bytes = payload_bytes;
+    held.view.bytes = header_bytes;
     held.readers = program_.lendable[op.ordinal].readers;
 }
 
@@ -157,9 +158,10 @@ ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineSlot &lane, const Op &lab
         whole.data += range(lane, slot, label.chunk).offset * type_bytes(program_.work.type);
         return whole;
     };
-    if (lendable.input && loans_.send.data && (!is_in_place_ || lendable.also_in_place))
-        return part(loans_.send, input(*lendable.input));
-    if (lendable.output && loans_.recv.data) return part(loans_.recv, output(*lendable.output));
+    if (lendable.input && zero_copy_buffers_.send.data && (!is_in_place_ || lendable.also_in_place))
+        return part(zero_copy_buffers_.send, input(*lendable.input));
+    if (lendable.output && zero_copy_buffers_.recv.data)
+        return part(zero_copy_buffers_.recv, output(*lendable.output));
     return {};
 }
 
@@ -183,7 +185,8 @@ Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
             .first_index = segment.index};
 }
 
-RecvBuffer TaskExecutor::room(const PipelineSlot &lane, uint32_t wire, uint32_t first) const {
+RecvBuffer TaskExecutor::recv_buffer(const PipelineSlot &lane, uint32_t wire,
+                                     uint32_t first) const {
     if (program_.rooms() == 0) return {};
     const size_t bytes = program_.geometry.wire_bytes;
     const uint32_t number = lane.number() * program_.rooms() + wire - program_.schedule.outbox;

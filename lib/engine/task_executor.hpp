@@ -15,7 +15,7 @@
 namespace qccl {
 
 // The caller's buffers, as peers can read them in place; null data: they cannot.
-struct Loans {
+struct ZeroCopyBuffers {
     ZeroCopyRef send, recv;
 };
 
@@ -40,8 +40,8 @@ public:
     }
 
     // From now on peers read the caller's buffers in place where that pays.
-    void lend(const Loans &loans);
-    bool lends() const { return loans_.send.data || loans_.recv.data; }
+    void lend(const ZeroCopyBuffers &loans);
+    bool lends() const { return zero_copy_buffers_.send.data || zero_copy_buffers_.recv.data; }
 
     // Runs the task's operations. The lane then holds what they have encoded, which is stored past
     // the cache if `streams_payloads` is set. Returns how many operations stored bytes that peers
@@ -64,7 +64,7 @@ public:
     }
     // Returns the buffer for a message that the lane receives into the wire slot, if the message
     // comes from another host. `first` is the transport's number of the first inbox slot.
-    RecvBuffer room(const PipelineSlot &lane, uint32_t wire, uint32_t first) const;
+    RecvBuffer recv_buffer(const PipelineSlot &lane, uint32_t wire, uint32_t first) const;
     // Returns the elements of the chunk that the lane's instance works on.
     ElementRange range(const PipelineSlot &lane, Slot slot, uint32_t chunk) const {
         return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
@@ -102,7 +102,7 @@ private:
     PayloadLayout layout_, inner_layout_;
     bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // wire slot whose tile lies in the scratch
-    Loans loans_;
+    ZeroCopyBuffers zero_copy_buffers_;
     const std::byte *lent_ = nullptr; // output that the task stores for peers
     uint32_t stored_ = 0;             // operations of the task that store for peers
 };

@@ -17,24 +17,23 @@ bool AuditedShape::is_encodable() const {
 void AuditEntry::add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
                             double ranks, bool divides) {
     samples++;
-    counts_of_ranks.resize(input.size());
+    by_codec.resize(input.size());
     for (size_t i = 0; i < input.size(); i++) {
-        AuditTally &step_counts = counts_of_ranks[i];
-        step_counts.input.add(input[i]);
+        AuditTally &tally = by_codec[i];
+        tally.input.add(input[i]);
         Loss loss = input[i].loss();
         double cancellation = 1;
         if (!result.empty()) {
             const double scale = divides ? ranks * ranks : 1;
-            step_counts.result.add(result[i]);
+            tally.result.add(result[i]);
             loss = greater(loss, result[i].loss());
             cancellation = cancellation_of(input[i].square, result[i].square * scale, ranks);
             if (i == 0) own_square += input[i].square;
             if (i == 0) sum_square += result[i].square * scale;
         }
-        if (loss.nmse() * cancellation < step_counts.worst.nmse() * step_counts.worst_cancellation)
-            continue;
-        step_counts.worst = loss;
-        step_counts.worst_cancellation = cancellation;
+        if (loss.nmse() * cancellation < tally.worst.nmse() * tally.worst_cancellation) continue;
+        tally.worst = loss;
+        tally.worst_cancellation = cancellation;
     }
 }
 
@@ -78,15 +77,14 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
     for (size_t i = 0; i < codecs.size(); i++) {
         QCCL_TRY(const Plan plan,
                  choose(with_codec(problem, at_any_size(codecs[i])), inputs, forced, &counted));
-        const AuditTally step_counts =
-            i < entry.counts_of_ranks.size() ? entry.counts_of_ranks[i] : AuditTally();
+        const AuditTally tally = i < entry.by_codec.size() ? entry.by_codec[i] : AuditTally();
         const EncodeCounts counts = encode_counts(plan);
-        const Loss usual_loss = greater(step_counts.input.loss(), step_counts.result.loss());
+        const Loss usual_loss = greater(tally.input.loss(), tally.result.loss());
         row.findings.push_back(
             {.bits = bits_per_value(codecs[i], shape.type),
              .nmse = estimate(counts, usual_loss,
                               cancellation_of(entry.own_square, entry.sum_square, counts.summands)),
-             .worst = estimate(counts, step_counts.worst, step_counts.worst_cancellation),
+             .worst = estimate(counts, tally.worst, tally.worst_cancellation),
              .lossless_ns = lossless.cost.time_ns,
              .ns = plan.cost.time_ns,
              .algorithm = spec(plan.algorithm)});

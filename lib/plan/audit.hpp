@@ -41,8 +41,8 @@ struct AuditTally {
 // Counts and sampled losses of the calls of one shape.
 struct AuditEntry {
     uint64_t calls = 0, samples = 0;
-    double own_square = 0, sum_square = 0;   // sums of squares at the same places; reductions only
-    std::vector<AuditTally> counts_of_ranks; // by codec
+    double own_square = 0, sum_square = 0; // sums of squares at the same places; reductions only
+    std::vector<AuditTally> by_codec;      // by codec
 
     // Adds the samples of one call; `input` and `result` have an element for each codec. `result`
     // is empty if the call does not reduce. `ranks` counts the summands; `divides`: the result is a

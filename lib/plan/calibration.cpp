@@ -255,7 +255,7 @@ private:
         if (file_.of(shape)) return refuse("the job is given twice");
         MeasuredJob &job = file_.jobs.emplace_back();
         job.counted.shape = job.simulated.shape = shape;
-        if (model != cost_model) other_models_.push_back(shape);
+        if (model != cost_model_version) other_models_.push_back(shape);
         return {};
     }
 
@@ -406,7 +406,7 @@ std::string print(const CalibrationFile &file) {
         text.append("\n").append(job_group).append(" ranks=").append(
             std::to_string(job.shape().ranks));
         text.append(" hosts=").append(std::to_string(job.shape().hosts));
-        text.append(" model=").append(std::to_string(cost_model));
+        text.append(" model=").append(std::to_string(cost_model_version));
         append_figures(text, job.figures);
         append_factors(text, counted_group, job.counted);
         append_factors(text, simulated_group, job.simulated);

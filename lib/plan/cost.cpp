@@ -30,8 +30,8 @@ const char *name(RateSource source) {
     return "?";
 }
 
-CostModel speeds_by(const Settings &settings, double ranks_per_core,
-                    const CodecRates &codec_rates) {
+CostModel cost_model_by(const Settings &settings, double ranks_per_core,
+                        const CodecRates &codec_rates) {
     CostModel speeds;
     speeds.far_rate_source = RateSource::assumed;
     speeds.codec_rates = codec_rates;
@@ -51,11 +51,11 @@ void take_settings(const Settings &settings, CostModel &speeds) {
     }
 }
 
-CostModel gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
+CostModel gpu_cost_model_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
     // Reading and writing each take half of the memory's speed. Coding moves hardly less.
     const double copying = 1800 / ranks_per_gpu;
     const auto coding = static_cast<float>(copying);
-    CostModel speeds = speeds_by(settings, 1, CodecRates({coding, coding, coding}));
+    CostModel speeds = cost_model_by(settings, 1, CodecRates({coding, coding, coding}));
     speeds.near.alone = {.latency_ns = 15000,
                          .message_ns = 1000,
                          .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
@@ -266,9 +266,9 @@ private:
 
     double computing_ns(const ChunkCounts &counts) const {
         const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
-        const double oversubscription =
+        const double crowding_factor =
             shares_cores_ && problem_.has_hosts() ? speeds_.far_crowding : 1;
-        return oversubscription * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        return crowding_factor * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
     }
 
     // Returns the work of all ranks on one core, and at least that of the busiest rank.

@@ -44,7 +44,7 @@ struct CopySpeeds {
 
 // Version of the predictions. The number rises with every change of what `cost` or the simulator
 // predicts from the same figures, because measured corrections hold for one version alone.
-inline constexpr uint64_t cost_model = 3;
+inline constexpr uint64_t cost_model_version = 3;
 
 // Where the rate between nodes comes from.
 enum class RateSource : uint8_t {
@@ -102,7 +102,8 @@ struct CostModel {
 
 // Returns the speeds of ranks on CPUs: the defaults, and what the settings say. The rate between
 // nodes counts as unknown unless the settings have it.
-CostModel speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates);
+CostModel cost_model_by(const Settings &settings, double ranks_per_core,
+                        const CodecRates &codec_rates);
 // Overwrites link figures of `speeds` with those that the settings contain.
 void take_settings(const Settings &settings, CostModel &speeds);
 
@@ -113,7 +114,7 @@ enum class GpuReach : uint8_t { gpus, host };
 // three quarters of what the data sheets of an H200, fourth-generation NVLink and fifth-generation
 // PCIe promise. None of them has been measured. The latencies are those of two launches and of the
 // host's polling of a stream.
-CostModel gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach);
+CostModel gpu_cost_model_by(const Settings &settings, double ranks_per_gpu, GpuReach reach);
 
 // Returns the codec of unfinished values below the outermost tier: the one that the algorithm's key
 // names, or none if the call's codec is lossless. For an algorithm without tiers: the call's codec.

@@ -10,9 +10,9 @@ namespace qccl {
 
 LinkClassOf link_class_by_hosts(const RankTopology *places) {
     return [places](uint32_t from, uint32_t to) {
-        const bool is_far =
+        const bool is_remote =
             places && places->hosts().group_of(from) != places->hosts().group_of(to);
-        return is_far ? LinkClass::tcp : LinkClass::shared_memory;
+        return is_remote ? LinkClass::tcp : LinkClass::shared_memory;
     };
 }
 

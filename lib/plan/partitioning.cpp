@@ -13,7 +13,7 @@ static PartsTime best_of(std::span<const PartsTime> times, double equal_time) {
 
 Partitioning choose_partitioning(std::span<const PartsTime> lossless,
                                  std::span<const PartsTime> compressed,
-                                 const PartitionManners &manners) {
+                                 const PartitionThresholds &manners) {
     Partitioning choice;
     choice.lossless = choice.compressed = best_of(lossless, manners.equal_time);
     if (!compressed.empty()) choice.compressed = best_of(compressed, manners.equal_time);

@@ -17,7 +17,7 @@ struct PartsTime {
 };
 
 // How much times have to differ to count as different; 1: any difference counts.
-struct PartitionManners {
+struct PartitionThresholds {
     // Among times that differ by less than this factor, the one with the fewest parts wins.
     double equal_time = 1;
     // A tensor is compressed if that makes it more than this many times as fast.
@@ -36,6 +36,6 @@ struct Partitioning {
 // ordered by the number of parts, ascending.
 Partitioning choose_partitioning(std::span<const PartsTime> lossless,
                                  std::span<const PartsTime> compressed,
-                                 const PartitionManners &manners = {});
+                                 const PartitionThresholds &manners = {});
 
 } // namespace qccl

@@ -91,7 +91,7 @@ constexpr WishKey wish_keys[] = {
     {"lanes", store_number<&Pieces::lanes>},
 };
 
-Done read_config(std::string_view text, Rule &rule) {
+Done parse_rule_choices(std::string_view text, Rule &rule) {
     std::vector<std::string_view> given;
     for (const std::string_view word : words_of(text)) {
         const Parted item = parted_at(word, '=');
@@ -113,7 +113,7 @@ Done read_config(std::string_view text, Rule &rule) {
 
 Done read_rule(std::string_view line, Rule &rule) {
     const Parted parts = parted_at(line, '@');
-    QCCL_TRY(read_config(parts.before, rule));
+    QCCL_TRY(parse_rule_choices(parts.before, rule));
     if (parts.is_marked) {
         QCCL_TRY(rule.selector, parse_selector(parts.behind));
     }

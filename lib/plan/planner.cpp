@@ -49,17 +49,17 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Plan
     }
     const Codec inner = inner_codec(algorithm, problem.codec);
     candidate.plan.inner_codec = inner;
-    const auto cut_by = [&](const ShapeLimits &limits) {
+    const auto chunking_by = [&](const ShapeLimits &limits) {
         return cut(layout_of(problem, counted->chunks, inner), counted->outbox,
                    encoding_of(problem.codec, inner, problem.type), limits);
     };
-    const auto geometry = cut_by(inputs.limits);
+    const auto geometry = chunking_by(inputs.limits);
     if (!geometry) {
         candidate.refusal = geometry.error().text;
         return candidate;
     }
     candidate.plan.geometry = *geometry;
-    const auto usual = cut_by(inputs.usual_limits);
+    const auto usual = chunking_by(inputs.usual_limits);
     Cost &cost = candidate.plan.cost;
     cost = qccl::cost(algorithm, problem, *counted, usual ? *usual : *geometry, inputs.speeds);
     if (inputs.corrections)
@@ -142,7 +142,7 @@ double predicted_nmse(const Plan &plan, DataType type) {
         .nmse();
 }
 
-PlannerInputs reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits) {
+PlannerInputs reproducible_inputs(const ShapeLimits &limits, const ShapeLimits &usual_limits) {
     return {.speeds = {}, .limits = limits, .usual_limits = usual_limits, .is_reproducible = true};
 }
 

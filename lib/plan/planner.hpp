@@ -55,7 +55,7 @@ struct PlannerInputs {
 // Returns inputs with which a choice is a function of the problem without its places. Speeds are
 // constants. Calls are cut by `limits` but chosen by `usual_limits`, which follow from the ranks
 // alone.
-PlannerInputs reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits);
+PlannerInputs reproducible_inputs(const ShapeLimits &limits, const ShapeLimits &usual_limits);
 
 inline Problem with_codec(Problem problem, const Codec &codec) {
     problem.codec = codec;

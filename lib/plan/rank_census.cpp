@@ -60,12 +60,12 @@ public:
         }
         const Fingerprint fingerprint = look_at(author);
         const auto [found, is_new] =
-            known_.emplace(fingerprint, static_cast<uint32_t>(program_cache_.size()));
+            known_.emplace(fingerprint, static_cast<uint32_t>(programs_.size()));
         if (is_new) {
             QCCL_TRY(RankProgram program,
                      make_program(author, call_, shape_, peers_.numbers(),
                                   static_cast<uint32_t>(peers_.used().size())));
-            program_cache_.push_back(std::move(program));
+            programs_.push_back(std::move(program));
         }
         program_of_.push_back(found->second);
         in_turn_.insert(in_turn_.end(), peers_.used().begin(), peers_.used().end());
@@ -84,7 +84,7 @@ public:
                       sorted.begin() + static_cast<ptrdiff_t>(first_[rank + 1]),
                       [](const auto &a, const auto &b) { return a.rank < b.rank; });
         }
-        return {.programs = std::move(program_cache_),
+        return {.programs = std::move(programs_),
                 .program_of = std::move(program_of_),
                 .first = std::move(first_),
                 .in_turn = std::move(in_turn_),
@@ -137,7 +137,7 @@ private:
     CallGeometry shape_;
     Numbering peers_, chunks_{0};
     std::map<Fingerprint, uint32_t> known_;
-    std::vector<RankProgram> program_cache_;
+    std::vector<RankProgram> programs_;
     std::vector<uint32_t> program_of_, in_turn_;
     std::vector<size_t> first_{0};
 };

@@ -46,19 +46,19 @@ bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
     return hosts.group_of(peer) != hosts.group_of(rank);
 }
 
-void count(const Step &step, bool is_far, bool is_lossless, ChunkCounts &c) {
+void count(const Step &step, bool is_remote, bool is_lossless, ChunkCounts &c) {
     const bool is_inner = step.has(Step::inner);
     switch (step.verb) {
     case Verb::send:
         c.sends++;
         c.inner_sends += is_inner;
-        c.far_sends += is_far;
-        c.far_inner_sends += is_far && is_inner;
+        c.far_sends += is_remote;
+        c.far_inner_sends += is_remote && is_inner;
         break;
     case Verb::recv:
         c.recvs++;
-        c.far_recvs += is_far;
-        c.far_inner_recvs += is_far && is_inner;
+        c.far_recvs += is_remote;
+        c.far_inner_recvs += is_remote && is_inner;
         break;
     case Verb::encode:
         c.encodes += !(is_lossless && step.leaves_values());
@@ -91,15 +91,15 @@ Result<RankStepCounts> step_counts_of(const Algorithm &algorithm, const Problem 
     for (size_t i = 0; i < placed.steps.size(); i++) {
         const Step &step = placed.steps[i];
         const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
-        const bool is_far = moves && is_between_hosts(problem, rank, step.peer);
-        if (is_far && step.verb == Verb::send) far_peers.insert(step.peer);
-        if (!is_far && step.verb == Verb::send) {
+        const bool is_remote = moves && is_between_hosts(problem, rank, step.peer);
+        if (is_remote && step.verb == Verb::send) far_peers.insert(step.peer);
+        if (!is_remote && step.verb == Verb::send) {
             Sends &sends = t.near_sends[step.peer];
             sends.all++;
             sends.inner += step.has(Step::inner);
         }
-        count(step, is_far, problem.codec.is_lossless(), t.counts);
-        t.counts.far_series += is_far && place_in_series[i] == 0;
+        count(step, is_remote, problem.codec.is_lossless(), t.counts);
+        t.counts.far_series += is_remote && place_in_series[i] == 0;
     }
     t.far_peers = static_cast<uint32_t>(far_peers.size());
     return t;

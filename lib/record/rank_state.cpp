@@ -86,7 +86,7 @@ std::string halt_text(const RankState &state, bool several) {
 
 std::string call_predicate(const RankState &state, const Awaited &awaited, bool several) {
     if (!state.wait)
-        return (state.is_far ? be_heard.of(several) : be.of(several) + std::string(" busy")) +
+        return (state.is_remote ? be_heard.of(several) : be.of(several) + std::string(" busy")) +
                place_text(state);
     return wait_for.of(several) + place_text(state) +
            (awaited ? " for rank " + std::to_string(*awaited) : " for others to read");
@@ -102,7 +102,7 @@ std::string predicate(const RankState &state, const Awaited &awaited, bool sever
     if (state.has_failed) return have.of(several) + std::string(" failed") + place_text(state);
     if (state.is_in_call())
         return call_predicate(state, awaited, several) + halt_text(state, several);
-    if (state.is_far) return be_heard.of(several) + place_text(state);
+    if (state.is_remote) return be_heard.of(several) + place_text(state);
     const std::string since = state.begun == 0 ? " before the first" : " since " + call_text(state);
     return be.of(several) + (" in no call" + since) + halt_text(state, several);
 }

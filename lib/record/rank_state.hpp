@@ -23,7 +23,7 @@ struct RankState {
     int64_t waited_ns = 0;
     int64_t silent_ns = 0; // since the rank's last sign of life, which a waiting rank gives all the
                            // time
-    bool is_far = false;   // a remote rank: its last report
+    bool is_remote = false; // a remote rank: its last report
     bool has_left = false, has_failed = false;
     Process process = Process::runs;
 

@@ -9,7 +9,7 @@ namespace qccl {
 enum class WaitPhase : uint32_t {
     unknown = 0,
     meeting = 1, // a peer to begin the call
-    eager = 2,   // a peer to expose its small message
+    eager = 2,   // a peer to publish its eager slot
     message = 3, // a peer's chunk
     room = 4,    // a peer to take a chunk
     readers = 5, // peers to read a chunk of this rank

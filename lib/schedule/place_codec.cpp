@@ -84,7 +84,7 @@ struct ValueUse {
     uint32_t last_step = 0; // the last step that reads it
 };
 
-Result<std::vector<ValueUse>> survey(const Schedule &author) {
+Result<std::vector<ValueUse>> find_uses(const Schedule &author) {
     std::vector<ValueUse> uses;
     Values values(author);
     const auto note = [&](Slot src, uint32_t number, bool sends) {
@@ -111,8 +111,8 @@ Result<std::vector<ValueUse>> survey(const Schedule &author) {
 class Placer {
 public:
     Placer(const Schedule &author, std::vector<ValueUse> uses)
-        : author_(author), fates_(std::move(uses)), values_(author), wire_of_(fates_.size()),
-          tier_of_(fates_.size()), is_exact_(author.chunks) {
+        : author_(author), uses_(std::move(uses)), values_(author), wire_of_(uses_.size()),
+          tier_of_(uses_.size()), is_exact_(author.chunks) {
         placed_.chunks = author.chunks;
         placed_.outbox = author.outbox;
         placed_.wires = author.outbox + author.wires;
@@ -154,7 +154,7 @@ private:
 
     // Gives back the slot of an own value after its last reader.
     void give_up(Value value) {
-        if (fates_[value].last_step != number_ || !is_encoded(value)) return;
+        if (uses_[value].last_step != number_ || !is_encoded(value)) return;
         if (wire_of_[value].index < author_.outbox) free_.push_back(wire_of_[value]);
     }
 
@@ -178,7 +178,7 @@ private:
     // Encodes at once, so that the sum itself need not be kept.
     Done encode_common(const Step &maker) {
         const Value value = values_.of(maker.dst);
-        QCCL_TRY(encode(value, maker.dst, fates_[value].is_sent ? 0 : Step::stays));
+        QCCL_TRY(encode(value, maker.dst, uses_[value].is_sent ? 0 : Step::stays));
         Step &step = placed_.steps.back();
         step.flags |= Step::common;
         step.peer = maker.peer;
@@ -212,7 +212,7 @@ private:
         tier_of_[value] = step.flags & Step::inner;
         const bool is_sum = step.dst.is(SlotKind::accumulator);
         if (is_sum) is_exact_[step.dst.index] = false;
-        if (step.dst.is(SlotKind::output) || (is_sum && fates_[value].is_read))
+        if (step.dst.is(SlotKind::output) || (is_sum && uses_[value].is_read))
             arrival_ = Step{.verb = Verb::decode,
                             .flags = tier_of_[value],
                             .dst = step.dst,
@@ -231,7 +231,7 @@ private:
             const Slot src = step.src.after(i);
             const Value value = values_.of(src);
             if (step.has(Step::as_encoded) && !is_encoded(value))
-                QCCL_TRY(encode(value, src, fates_[value].is_sent ? 0 : Step::stays));
+                QCCL_TRY(encode(value, src, uses_[value].is_sent ? 0 : Step::stays));
             if (is_encoded(value))
                 emit_decode(is_first ? Verb::decode : Verb::decode_add, step.dst, value);
             else if (is_first)
@@ -269,7 +269,7 @@ private:
         values_.write(step);
         const Value value = values_.of(step.dst);
         const uint8_t flags = step.flags & Step::finishes;
-        if (!is_encoded(value) && fates_[value].is_sent) QCCL_TRY(encode(value, step.src, flags));
+        if (!is_encoded(value) && uses_[value].is_sent) QCCL_TRY(encode(value, step.src, flags));
         if (is_encoded(value))
             emit_decode(Verb::decode, step.dst, value);
         else
@@ -280,7 +280,7 @@ private:
     }
 
     const Schedule &author_;
-    const std::vector<ValueUse> fates_;
+    const std::vector<ValueUse> uses_;
     Values values_;
     std::vector<Slot> wire_of_;    // by value: where its encoded bytes are
     std::vector<uint8_t> tier_of_; // by encoded value: Step::inner or 0
@@ -297,7 +297,7 @@ private:
 Result<Schedule> place_codec(const Schedule &author) {
     if (author.is_placed)
         return Error::make(Code::invalid_argument, "place_codec: the schedule is already placed");
-    QCCL_TRY(auto uses, survey(author));
+    QCCL_TRY(auto uses, find_uses(author));
     return Placer(author, std::move(uses)).run();
 }
 

@@ -74,7 +74,8 @@ std::vector<uint32_t> RankTopology::sorted_ring() const {
     return ring;
 }
 
-std::shared_ptr<const RankTopology> places_of(std::vector<RankLocation> spots, RingOrders rings) {
+std::shared_ptr<const RankTopology> make_rank_topology(std::vector<RankLocation> spots,
+                                                       RingOrders rings) {
     if (spots.empty()) {
         if (rings.empty() || (rings.size() == 1 && std::ranges::is_sorted(rings[0])))
             return nullptr;

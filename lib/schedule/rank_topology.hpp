@@ -75,6 +75,7 @@ private:
 
 // Returns null if the topology adds nothing: all ranks are in one location (also meant by empty
 // `spots`), and there is one ring, which passes the ranks in order.
-std::shared_ptr<const RankTopology> places_of(std::vector<RankLocation> spots, RingOrders rings);
+std::shared_ptr<const RankTopology> make_rank_topology(std::vector<RankLocation> spots,
+                                                       RingOrders rings);
 
 } // namespace qccl

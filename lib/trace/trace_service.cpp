@@ -85,12 +85,12 @@ void TraceService::detach(const std::shared_ptr<CallTracer> &tracer) {
 std::vector<TraceNotice> TraceService::take_notices() {
     const std::lock_guard lock(mutex_);
     has_notices_.store(false, std::memory_order_relaxed);
-    return std::exchange(records_, {});
+    return std::exchange(notices_, {});
 }
 
 void TraceService::note(const std::string &sentence, bool is_warning) {
     const std::lock_guard lock(mutex_);
-    records_.push_back({sentence, is_warning});
+    notices_.push_back({sentence, is_warning});
     has_notices_.store(true, std::memory_order_relaxed);
 }
 

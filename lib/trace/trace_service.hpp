@@ -114,7 +114,7 @@ private:
     std::condition_variable changed_;
     std::vector<std::shared_ptr<Source>> sources_;
     uint32_t last_comm_ = 0;
-    std::vector<TraceNotice> records_;
+    std::vector<TraceNotice> notices_;
     ServiceThread thread_; // last: the thread uses the other members
 };
 

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // The leader waits at most this long for remote members to adopt its decision.
-constexpr auto longest_echo = 1s;
+constexpr auto longest_ack_wait = 1s;
 
 struct VoteHead {
     uint64_t number = 0;
@@ -61,7 +61,7 @@ Result<SurvivorExchange::Bytes> SurvivorExchange::decide_with(const MemberGroup 
             return found->bytes;
         }
         if (latest.empty()) publish_vote(group, leads, false, mine, latest);
-        QCCL_TRY(join_attempt(group, votes, validate));
+        QCCL_TRY(adopt_latest_attempt(group, votes, validate));
         publish_vote(group, leads, false, mine, latest);
         std::vector<Proposal> proposals;
         QCCL_TRY(const ArrivalState there, count(group, votes, leads, validate, proposals));
@@ -164,8 +164,8 @@ Error SurvivorExchange::give_up(const MemberGroup &group, uint32_t attempt, cons
 // Joins the latest attempt that a member has begun after it gave up an earlier one; what that
 // member published before no longer counts. Returns the validator's error if this rank rejects the
 // member's new vote; then this rank does not join.
-Done SurvivorExchange::join_attempt(const MemberGroup &group, const Votes &votes,
-                                    const Validator &validate) {
+Done SurvivorExchange::adopt_latest_attempt(const MemberGroup &group, const Votes &votes,
+                                            const Validator &validate) {
     uint32_t latest = attempt_;
     for (size_t i = 0; i < votes.size(); i++) {
         const uint32_t member = group.members[i];
@@ -291,13 +291,13 @@ void SurvivorExchange::adopt(const MemberGroup &group, const Decision &decision)
 // be left unsent. So the leader waits until the remote members have adopted the decision.
 void SurvivorExchange::await_acks(const MemberGroup &group) {
     if (!remote_) return;
-    const auto has_heard = [&](uint32_t member) {
+    const auto has_acked = [&](uint32_t member) {
         const auto theirs = decision_of(member);
         return peer_table_.is_local(member) || gone_[member] ||
                (theirs && theirs->number >= agreements_);
     };
-    const auto deadline = Clock::now() + longest_echo;
-    while (!std::all_of(group.members.begin(), group.members.end(), has_heard) &&
+    const auto deadline = Clock::now() + longest_ack_wait;
+    while (!std::all_of(group.members.begin(), group.members.end(), has_acked) &&
            Clock::now() < deadline) {
         look(group);
         std::this_thread::sleep_for(50us);

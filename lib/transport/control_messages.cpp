@@ -31,9 +31,9 @@ void RemoteEndpoint::progress_until(const Condition &is_met, std::chrono::nanose
 
 void RemoteEndpoint::broadcast_status() {
     const std::lock_guard guard(mutex_);
-    MessageHeader news = header(MessageKind::status);
-    news.call = latest_call();
-    post_to_all(news);
+    MessageHeader status = header(MessageKind::status);
+    status.call = latest_call();
+    post_to_all(status);
     progress_locked();
 }
 

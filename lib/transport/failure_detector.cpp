@@ -40,9 +40,9 @@ constexpr FailureDetector::Time brief_nap = 50us;
 constexpr FailureDetector::Time stale = 1s;
 // In a long wait for a rank of another host, asking that rank for its status shows whether the rank
 // can still be reached.
-constexpr FailureDetector::Time between_questions = 1s;
+constexpr FailureDetector::Time between_status_requests = 1s;
 // This long before the end of a wait, ranks of other hosts are asked for their status.
-constexpr FailureDetector::Time longest_answer = 1s;
+constexpr FailureDetector::Time longest_status_reply = 1s;
 // Delay between the warnings of different hosts, so that a host learns in time that another host
 // has warned, and does not warn itself.
 constexpr FailureDetector::Time between_hosts_warnings = 500ms;
@@ -183,7 +183,7 @@ Done FailureDetector::check_peers(uint32_t on) {
 
 Error FailureDetector::lose(uint32_t peer) {
     // Sends may fail before the ranks that know the reason have reported it.
-    const auto patience = std::min(options_.peer_timeout, longest_answer);
+    const auto patience = std::min(options_.peer_timeout, longest_status_reply);
     for (const auto deadline = Clock::now() + patience; Clock::now() < deadline;) {
         if (const auto failure = shared_error_.failure()) return *failure;
         remote_->progress();
@@ -217,14 +217,14 @@ Error FailureDetector::lost(uint32_t peer) const {
 bool FailureDetector::is_time_to_ask() const {
     const Time waited = now_ - since_;
     const auto is_near_end = [&](Time end) {
-        return waited < end && waited >= end - std::min(longest_answer, end / 4);
+        return waited < end && waited >= end - std::min(longest_status_reply, end / 4);
     };
     return is_near_end(options_.warn_after) || (timeout_ != Time{} && is_near_end(timeout_));
 }
 
 Done FailureDetector::check_time(uint32_t on) {
     const Time waited = now_ - since_;
-    if (remote_ && !peer_table_.is_local(on) && waited >= asked_ + between_questions) {
+    if (remote_ && !peer_table_.is_local(on) && waited >= asked_ + between_status_requests) {
         asked_ = waited;
         remote_->request_status(on, history_.current().call);
     }
@@ -264,9 +264,9 @@ void FailureDetector::warn(uint32_t on) {
 Error FailureDetector::explained(const Error &error) const {
     const auto states = snapshot_states(peer_table_, history_, liveness_, count_ns(now_));
     Error whole = error;
-    const size_t said = std::strlen(error.text), buffer = sizeof error.text - said - sizeof ": ";
+    const size_t said = std::strlen(error.text), space = sizeof error.text - said - sizeof ": ";
     std::snprintf(whole.text + said, sizeof whole.text - said, ": %s",
-                  one_sentence(summarize(states), buffer).c_str());
+                  one_sentence(summarize(states), space).c_str());
     return whole;
 }
 

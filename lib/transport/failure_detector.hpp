@@ -68,7 +68,7 @@ public:
     // has failed.
     void send_goodbye() const { liveness_.send_goodbye(); }
     // Sends the failure to ranks of other hosts over the keepalive connections.
-    void tell(const Error &shared_error) const { liveness_.tell(shared_error); }
+    void send_error(const Error &error) const { liveness_.send_error(error); }
     void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
                         FileDescriptor connection) {
         liveness_.add_connection(rank, neighbours, std::move(connection));

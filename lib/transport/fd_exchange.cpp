@@ -57,26 +57,26 @@ Error not_passed(uint32_t rank, int reason) {
 
 // If the server has closed the connection because of an error of its own, the server reports that
 // error itself.
-Error middle_left(uint32_t middle) {
+Error server_left(uint32_t server_rank) {
     return Error::make(Code::peer_lost, "rank %u left before it had passed on all shared memory",
-                       middle)
-        .at_rank(middle);
+                       server_rank)
+        .at_rank(server_rank);
 }
 
-Done reach(const FileDescriptor &connection, const FdExchangeAddress &star, uint32_t middle,
+Done reach(const FileDescriptor &connection, const FdExchangeAddress &server, uint32_t server_rank,
            uint32_t rank, TimePoint deadline) {
-    const AbstractAddress address(star.name);
+    const AbstractAddress address(server.name);
     while (connect(connection.number(), address.get(), address.bytes) != 0) {
-        if (errno == ECONNREFUSED) return middle_left(middle);
+        if (errno == ECONNREFUSED) return server_left(server_rank);
         // EAGAIN: the server's backlog is full, and no event tells when it has space again.
         if (errno != EINTR && errno != EAGAIN)
             return Error::make(Code::system_error,
-                               "cannot connect to rank %u to exchange shared memory: %s", middle,
-                               describe_errno(errno).c_str());
+                               "cannot connect to rank %u to exchange shared memory: %s",
+                               server_rank, describe_errno(errno).c_str());
         if (Clock::now() >= deadline)
             return Error::make(Code::timeout, "rank %u lets nobody in to exchange shared memory",
-                               middle)
-                .at_rank(middle);
+                               server_rank)
+                .at_rank(server_rank);
         std::this_thread::sleep_for(retry_pause);
     }
     const std::optional<uid_t> user = user_of(connection);
@@ -84,8 +84,8 @@ Done reach(const FileDescriptor &connection, const FdExchangeAddress &star, uint
     return Error::make(Code::system_error,
                        "rank %u runs as user %d, rank %u as user %u: ranks of one host must "
                        "belong to one user",
-                       middle, user ? static_cast<int>(*user) : -1, rank, geteuid())
-        .at_rank(middle);
+                       server_rank, user ? static_cast<int>(*user) : -1, rank, geteuid())
+        .at_rank(server_rank);
 }
 
 // The server's state during one exchange: the descriptors that have come, and the accepted
@@ -201,67 +201,67 @@ private:
 } // namespace
 
 Result<FdExchangeServer> FdExchangeServer::open() {
-    FdExchangeServer star;
-    QCCL_TRY(star.address_.name, draw_name());
-    QCCL_TRY(draw_bytes(star.address_.cookie));
-    QCCL_TRY(star.listener_, make_socket());
-    const AbstractAddress address(star.address_.name);
-    if (bind(star.listener_.number(), address.get(), address.bytes) != 0)
+    FdExchangeServer server;
+    QCCL_TRY(server.address_.name, draw_name());
+    QCCL_TRY(draw_bytes(server.address_.cookie));
+    QCCL_TRY(server.listener_, make_socket());
+    const AbstractAddress address(server.address_.name);
+    if (bind(server.listener_.number(), address.get(), address.bytes) != 0)
         return cannot("bind a socket");
-    if (listen(star.listener_.number(), SOMAXCONN) != 0) return cannot("listen on a socket");
-    return star;
+    if (listen(server.listener_.number(), SOMAXCONN) != 0) return cannot("listen on a socket");
+    return server;
 }
 
 Result<std::vector<FdPair>> FdExchangeServer::serve(FdPair mine, std::span<const uint32_t> ranks,
                                                     Time timeout, const CancelCheck &cancel_check) {
     const TimePoint deadline = deadline_after(Clock::now(), timeout);
-    FdExchangeSession reception(listener_, address_, ranks);
-    reception.put(0, std::move(mine));
-    while (!reception.is_complete()) {
+    FdExchangeSession session(listener_, address_, ranks);
+    session.put(0, std::move(mine));
+    while (!session.is_complete()) {
         const TimePoint now = Clock::now();
-        if (now >= deadline) return reception.late();
+        if (now >= deadline) return session.late();
         if (cancel_check) QCCL_TRY(cancel_check());
-        QCCL_TRY(reception.attend(next_look(now, deadline, cancel_check)));
+        QCCL_TRY(session.attend(next_look(now, deadline, cancel_check)));
     }
-    QCCL_TRY(reception.spread(deadline));
-    return reception.take();
+    QCCL_TRY(session.spread(deadline));
+    return session.take();
 }
 
 Result<FdExchangeClient> FdExchangeClient::open() {
-    FdExchangeClient ray;
-    QCCL_TRY(ray.connection_, make_socket());
-    return ray;
+    FdExchangeClient client;
+    QCCL_TRY(client.connection_, make_socket());
+    return client;
 }
 
-Result<std::vector<FdPair>> FdExchangeClient::join(const FdExchangeAddress &star, uint32_t place,
+Result<std::vector<FdPair>> FdExchangeClient::join(const FdExchangeAddress &server, uint32_t place,
                                                    std::span<const uint32_t> ranks, FdPair mine,
                                                    Time timeout) {
-    const uint32_t middle = ranks[0];
+    const uint32_t server_rank = ranks[0];
     const FileDescriptor connection = std::move(connection_);
     const TimePoint deadline = deadline_after(Clock::now(), timeout);
     const uint32_t rank = place < ranks.size() ? ranks[place] : place;
-    QCCL_TRY(reach(connection, star, middle, rank, deadline));
-    const int reason = send_fds(connection, {star.cookie, place, 1}, &mine, deadline);
-    if (reason == EPIPE || reason == ECONNRESET) return middle_left(middle);
-    if (reason != 0) return not_passed(middle, reason);
+    QCCL_TRY(reach(connection, server, server_rank, rank, deadline));
+    const int reason = send_fds(connection, {server.cookie, place, 1}, &mine, deadline);
+    if (reason == EPIPE || reason == ECONNRESET) return server_left(server_rank);
+    if (reason != 0) return not_passed(server_rank, reason);
     std::vector<FdPair> all;
     while (all.size() < ranks.size()) {
-        auto received = receive_fds(connection, star.cookie);
+        auto received = receive_fds(connection, server.cookie);
         if (!received && errno == EAGAIN) {
             if (await(connection, POLLIN, deadline)) continue;
             return Error::make(Code::timeout, "rank %u does not pass on the ranks' shared memory",
-                               middle)
-                .at_rank(middle);
+                               server_rank)
+                .at_rank(server_rank);
         }
-        if (!received && errno == ECONNRESET) return middle_left(middle);
+        if (!received && errno == ECONNRESET) return server_left(server_rank);
         if (!received)
             return Error::make(Code::system_error,
-                               "cannot receive the ranks' shared memory from rank %u: %s", middle,
-                               describe_errno(errno).c_str());
+                               "cannot receive the ranks' shared memory from rank %u: %s",
+                               server_rank, describe_errno(errno).c_str());
         if (received->message.first != all.size() || received->pairs.empty())
             return Error::make(Code::system_error, "rank %u passed shared memory out of order",
-                               middle)
-                .at_rank(middle);
+                               server_rank)
+                .at_rank(server_rank);
         for (FdPair &pair : received->pairs) all.push_back(std::move(pair));
     }
     return all;

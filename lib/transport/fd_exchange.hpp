@@ -53,7 +53,7 @@ public:
     // Sends `mine` to the server at `star` and returns the descriptors of all ranks, in the order
     // of `ranks`. `place` is this rank's index in `ranks`. Errors: peer_lost if the server has
     // left, timeout, system_error.
-    Result<std::vector<FdPair>> join(const FdExchangeAddress &star, uint32_t place,
+    Result<std::vector<FdPair>> join(const FdExchangeAddress &server, uint32_t place,
                                      std::span<const uint32_t> ranks, FdPair mine,
                                      std::chrono::nanoseconds timeout);
 

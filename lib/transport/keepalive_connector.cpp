@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Greeting {
+struct KeepaliveHello {
     std::array<std::byte, 16> cookie;
     uint32_t rank;
 };
@@ -47,7 +47,7 @@ void KeepaliveConnector::call(const KeepaliveAddress &contact, uint32_t rank) {
         }
         // The scope of a link-local address is an interface number on the other machine. On this
         // machine, each interface may lead there.
-        for (const InetAddress &ours : port_.contact().addresses) {
+        for (const InetAddress &ours : listener_.contact().addresses) {
             if (!is_link_local(ours)) continue;
             InetAddress address = theirs;
             address.ipv6.sin6_scope_id = ours.ipv6.sin6_scope_id;
@@ -96,8 +96,8 @@ void KeepaliveConnector::go_on(Attempt &attempt) {
     socklen_t bytes = sizeof problem;
     getsockopt(connection, SOL_SOCKET, SO_ERROR, &problem, &bytes);
     if (problem != 0) return fail(attempt, problem);
-    const Greeting greeting{contact_.cookie, own_rank_};
-    if (send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting)
+    const KeepaliveHello hello{contact_.cookie, own_rank_};
+    if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
         return fail(attempt, errno);
     attempt.has_greeted = true;
 }
@@ -132,12 +132,12 @@ bool KeepaliveConnector::send_guest_away() {
 }
 
 bool KeepaliveConnector::hear(FileDescriptor &guest) {
-    Greeting greeting{};
-    const ssize_t got = recv(guest.number(), &greeting, sizeof greeting, MSG_DONTWAIT);
+    KeepaliveHello hello{};
+    const ssize_t got = recv(guest.number(), &hello, sizeof hello, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return true;
-    const KeepaliveAddress &own = port_.contact();
-    const bool is_expected = got == sizeof greeting && greeting.cookie == own.cookie &&
-                             expected_ == greeting.rank && !from_expected_.is_open();
+    const KeepaliveAddress &own = listener_.contact();
+    const bool is_expected = got == sizeof hello && hello.cookie == own.cookie &&
+                             expected_ == hello.rank && !from_expected_.is_open();
     if (is_expected &&
         send(guest.number(), &own.answer, sizeof own.answer, MSG_NOSIGNAL) == sizeof own.answer)
         from_expected_ = std::move(guest);
@@ -147,7 +147,7 @@ bool KeepaliveConnector::hear(FileDescriptor &guest) {
 // Waits until a listener, an accepted connection or an attempt is ready.
 int KeepaliveConnector::look(std::vector<pollfd> &polls, TimePoint deadline) const {
     polls.clear();
-    for (const FileDescriptor &listener : port_.listeners())
+    for (const FileDescriptor &listener : listener_.listeners())
         polls.push_back({listener.number(), POLLIN, 0});
     for (const FileDescriptor &guest : guests_) polls.push_back({guest.number(), POLLIN, 0});
     TimePoint until = deadline;
@@ -172,7 +172,7 @@ Done KeepaliveConnector::run(TimePoint deadline, const CancelCheck &cancel_check
         auto heard = polls.begin();
         const auto has_something = [&] { return (heard++)->revents != 0; };
         std::vector<const FileDescriptor *> doors;
-        for (const FileDescriptor &listener : port_.listeners())
+        for (const FileDescriptor &listener : listener_.listeners())
             if (has_something()) doors.push_back(&listener);
         std::erase_if(guests_,
                       [&](FileDescriptor &guest) { return has_something() && !hear(guest); });

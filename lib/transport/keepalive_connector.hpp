@@ -17,8 +17,8 @@ namespace qccl {
 class KeepaliveConnector {
 public:
     // `port` outlives the object.
-    KeepaliveConnector(const KeepaliveListener &port, uint32_t own_rank)
-        : port_(port), own_rank_(own_rank) {}
+    KeepaliveConnector(const KeepaliveListener &listener, uint32_t own_rank)
+        : listener_(listener), own_rank_(own_rank) {}
 
     // Sets the rank to connect to, and where to reach it.
     void call(const KeepaliveAddress &contact, uint32_t rank);
@@ -58,7 +58,7 @@ private:
     int look(std::vector<pollfd> &polls, TimePoint deadline) const;
     Done late() const;
 
-    const KeepaliveListener &port_;
+    const KeepaliveListener &listener_;
     const uint32_t own_rank_;
     std::optional<uint32_t> called_, expected_;
     KeepaliveAddress contact_;           // of the called rank

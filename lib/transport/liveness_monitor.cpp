@@ -32,76 +32,76 @@ LivenessMonitor::LivenessMonitor(std::vector<FileDescriptor> shown, FileDescript
     : held_(std::move(held)), shield_(held_) {
     for (FileDescriptor &line : shown) {
         polls_.push_back({line.number(), POLLIN, 0});
-        lines_.push_back({.shown = std::move(line)});
+        watched_.push_back({.shown = std::move(line)});
     }
 }
 
-void LivenessMonitor::add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+void LivenessMonitor::add_connection(uint32_t rank, const std::vector<uint32_t> &host_ranks,
                                      FileDescriptor connection) {
-    const size_t ranks = *std::max_element(neighbours.begin(), neighbours.end()) + size_t{1};
-    if (lines_.size() < ranks) {
-        lines_.resize(ranks);
+    const size_t ranks = *std::max_element(host_ranks.begin(), host_ranks.end()) + size_t{1};
+    if (watched_.size() < ranks) {
+        watched_.resize(ranks);
         polls_.resize(ranks, {-1, 0, 0});
     }
     polls_[rank] = {connection.number(), POLLIN | POLLRDHUP, 0};
     HideOnFork shield(connection);
-    lines_[rank] = {.shown = std::move(connection),
-                    .shield = std::move(shield),
-                    .is_connection = true,
-                    .neighbours = neighbours};
+    watched_[rank] = {.shown = std::move(connection),
+                      .shield = std::move(shield),
+                      .is_connection = true,
+                      .host_ranks = host_ranks};
 }
 
 void LivenessMonitor::look() {
     if (polls_.empty()) return;
     // If poll fails, all ranks keep the state of the last look; the next look comes soon.
     const bool is_news = poll(polls_.data(), polls_.size(), 0) > 0;
-    for (uint32_t rank = 0; rank < lines_.size() && is_news; rank++) {
+    for (uint32_t rank = 0; rank < watched_.size() && is_news; rank++) {
         if (polls_[rank].revents == 0) continue;
-        if (lines_[rank].is_connection)
+        if (watched_[rank].is_connection)
             listen(rank);
         else if ((polls_[rank].revents & (POLLIN | POLLHUP)) != 0)
-            lines_[rank].has_ended = true;
+            watched_[rank].has_ended = true;
         // No later event of this rank matters.
-        if (lines_[rank].has_ended || lines_[rank].has_left) polls_[rank].fd = -1;
+        if (watched_[rank].has_ended || watched_[rank].has_left) polls_[rank].fd = -1;
     }
-    for (const Line &line : lines_)
+    for (const Watched &line : watched_)
         if (std::atomic_ref(line.is_silent).load(std::memory_order_relaxed))
-            for (const uint32_t rank : line.neighbours) lines_[rank].has_ended = true;
+            for (const uint32_t rank : line.host_ranks) watched_[rank].has_ended = true;
 }
 
 namespace {
 
 // The messages on a connection: a goodbye is the first byte alone, a failure is the whole struct.
 struct KeepaliveWord {
-    static constexpr char farewell = 'f', shared_error = 'v';
+    static constexpr char goodbye = 'f', failure = 'v';
 
-    char what = farewell;
+    char what = goodbye;
     Error error;
 };
 
 } // namespace
 
-void LivenessMonitor::say(const Line &line, const void *word, size_t bytes) {
+void LivenessMonitor::say(const Watched &line, const void *word, size_t bytes) {
     if (send(line.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) note_silence(line);
 }
 
 // Reads the errno of the call that has just failed.
-void LivenessMonitor::note_silence(const Line &line) {
+void LivenessMonitor::note_silence(const Watched &line) {
     if (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETDOWN)
         std::atomic_ref(line.is_silent).store(true, std::memory_order_relaxed);
 }
 
 void LivenessMonitor::listen(uint32_t rank) {
-    Line &line = lines_[rank];
+    Watched &line = watched_[rank];
     const auto read = [&](KeepaliveWord &word, size_t bytes, int flags) {
         return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
     };
     KeepaliveWord word;
     const ssize_t got = read(word, sizeof word, MSG_PEEK);
-    const bool is_verdict = got > 0 && word.what == KeepaliveWord::shared_error;
-    if (is_verdict && got < static_cast<ssize_t>(sizeof word)) return; // the rest has not come yet
-    if (got > 0) read(word, is_verdict ? sizeof word : 1, 0);
-    if (is_verdict) {
+    const bool is_failure = got > 0 && word.what == KeepaliveWord::failure;
+    if (is_failure && got < static_cast<ssize_t>(sizeof word)) return; // the rest has not come yet
+    if (got > 0) read(word, is_failure ? sizeof word : 1, 0);
+    if (is_failure) {
         told_ = {rank, word.error};
     } else if (got > 0) {
         line.has_left = true;
@@ -112,13 +112,13 @@ void LivenessMonitor::listen(uint32_t rank) {
 }
 
 void LivenessMonitor::send_goodbye() const {
-    for (const Line &line : lines_)
-        if (line.is_connection) say(line, &KeepaliveWord::farewell, 1);
+    for (const Watched &line : watched_)
+        if (line.is_connection) say(line, &KeepaliveWord::goodbye, 1);
 }
 
-void LivenessMonitor::tell(const Error &shared_error) const {
-    const KeepaliveWord word{KeepaliveWord::shared_error, shared_error};
-    for (const Line &line : lines_)
+void LivenessMonitor::send_error(const Error &error) const {
+    const KeepaliveWord word{KeepaliveWord::failure, error};
+    for (const Watched &line : watched_)
         if (line.is_connection) say(line, &word, sizeof word);
 }
 

@@ -37,15 +37,17 @@ public:
     // including `rank`. The remote kernel answers for a process that is stopped, so the connection
     // breaks when the process ends. The connection also breaks if the host stops answering, and
     // then all `neighbours` count as ended.
-    void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+    void add_connection(uint32_t rank, const std::vector<uint32_t> &host_ranks,
                         FileDescriptor connection);
 
     // Checks all descriptors with one system call.
     void look();
     // As of the last `look`: the rank's process has ended, or its host cannot be reached.
-    bool has_ended(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_ended; }
+    bool has_ended(uint32_t rank) const {
+        return rank < watched_.size() && watched_[rank].has_ended;
+    }
     // As of the last `look`: the rank has sent a goodbye on its connection.
-    bool has_left(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_left; }
+    bool has_left(uint32_t rank) const { return rank < watched_.size() && watched_[rank].has_left; }
     // The communicator's failure as a peer has sent it on its connection, not checked.
     struct Told {
         uint32_t from;
@@ -56,24 +58,24 @@ public:
     // Sends a goodbye, or the communicator's failure, on all connections. It arrives even if
     // neither process does anything more for it. Any thread.
     void send_goodbye() const;
-    void tell(const Error &shared_error) const;
+    void send_error(const Error &error) const;
 
 private:
-    struct Line {
+    struct Watched {
         FileDescriptor shown;
         HideOnFork shield = {}; // hides a connection from forked children
         bool is_connection = false;
         bool has_ended = false, has_left = false;
-        std::vector<uint32_t> neighbours = {}; // ranks at the other end's host
+        std::vector<uint32_t> host_ranks = {}; // ranks at the other end's host
         // The connection has broken because the other host does not answer. The kernel reports that
         // once, to a send or to a receive, whichever comes first. Any thread sets it, atomically.
         mutable bool is_silent = false;
     };
-    static void say(const Line &line, const void *word, size_t bytes);
-    static void note_silence(const Line &line);
+    static void say(const Watched &line, const void *word, size_t bytes);
+    static void note_silence(const Watched &line);
     void listen(uint32_t rank);
 
-    std::vector<Line> lines_; // by rank
+    std::vector<Watched> watched_; // by rank
     FileDescriptor held_;
     HideOnFork shield_;         // hides `held_` from forked children
     std::vector<pollfd> polls_; // by rank

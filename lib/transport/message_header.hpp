@@ -47,6 +47,6 @@ struct BatchEntry {
 };
 static_assert(sizeof(BatchEntry) == batch_entry_bytes);
 // A batch is always sent eagerly, so that the receiver can take it apart at once.
-static_assert(most_batch_bytes <= least_eager_bytes);
+static_assert(most_batch_bytes <= always_eager_bytes);
 
 } // namespace qccl

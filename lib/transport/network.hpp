@@ -50,9 +50,9 @@ public:
         module_->add_peer(end_, peer, address.data(), address.size());
     }
     Posted post(uint32_t peer, std::span<const std::byte> head, std::span<const NetworkPart> parts,
-                bool is_eager, uint64_t token) {
+                bool may_be_eager, uint64_t token) {
         return module_->post(end_, peer, head.data(), head.size(), parts.data(), parts.size(),
-                             is_eager, token);
+                             may_be_eager, token);
     }
     void pull(RendezvousHandle *handle, std::span<std::byte> to, uint64_t token) {
         module_->pull(end_, handle, to.data(), to.size(), token);

@@ -21,7 +21,7 @@ struct NetworkPart {
 inline constexpr size_t most_network_parts = 2;
 inline constexpr size_t most_network_head_bytes = 256;
 // Messages of at most this many bytes are always eager: they never wait at their sender.
-inline constexpr size_t least_eager_bytes = size_t{8} << 10;
+inline constexpr size_t always_eager_bytes = size_t{8} << 10;
 
 // Callbacks for events; only `progress` calls them.
 struct NetworkEvents {
@@ -66,10 +66,10 @@ struct NetworkModule {
     // Copies the address. The first message to the peer makes the connection.
     void (*add_peer)(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes);
     // Copies the header. The parts must stay unchanged until `on_sent`, unless the result is
-    // `done`; `refused` means that the peer is lost. `is_eager` permits the module to send a large
-    // message eagerly; without it, a large message waits at the sender until it is pulled.
+    // `done`; `refused` means that the peer is lost. `may_be_eager` permits the module to send a
+    // large message eagerly; without it, a large message waits at the sender until it is pulled.
     Posted (*post)(NetworkEnd *end, uint32_t peer, const void *head, size_t head_bytes,
-                   const NetworkPart *parts, size_t part_count, bool is_eager, uint64_t token);
+                   const NetworkPart *parts, size_t part_count, bool may_be_eager, uint64_t token);
     // Pulls bytes that wait at the sender into `to`. Uses up the handle; `on_pulled` reports the
     // end.
     void (*pull)(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token);

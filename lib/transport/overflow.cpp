@@ -8,21 +8,21 @@
 namespace qccl {
 
 Done OverflowMemory::create(size_t bytes, const StillNeeds &still_needs) {
-    if (bytes <= shown_.bytes.size()) return {};
-    return show(source_->make(bytes, still_needs));
+    if (bytes <= mapped_.bytes.size()) return {};
+    return adopt(source_->make(bytes, still_needs));
 }
 
 void OverflowMemory::close() {
-    if (is_kept_ || shown_.bytes.empty()) return;
-    shown_ = {};
+    if (is_kept_ || mapped_.bytes.empty()) return;
+    mapped_ = {};
     source_->drop();
 }
 
-Done OverflowMemory::show(Result<MappedMemory> memory) {
+Done OverflowMemory::adopt(Result<MappedMemory> memory) {
     if (!memory) return memory.error();
-    if (memory->bytes.data() == shown_.bytes.data()) return {};
+    if (memory->bytes.data() == mapped_.bytes.data()) return {};
     if (on_open_) QCCL_TRY(on_open_(*memory));
-    shown_ = std::move(*memory);
+    mapped_ = std::move(*memory);
     return {};
 }
 

@@ -48,21 +48,21 @@ public:
     // `create` is for the owner, `open` for the other ranks. Both return the errors of the source
     // and of `on_open`.
     Done create(size_t bytes, const StillNeeds &still_needs);
-    Done open() { return show(source_->find()); }
+    Done open() { return adopt(source_->find()); }
     // Called at the end of a call. The owner closes its view when no rank reads the memory any
     // more.
     void close();
 
     // The memory as this rank has it mapped; empty while it is not mapped.
-    std::span<std::byte> memory() const { return shown_.bytes; }
+    std::span<std::byte> memory() const { return mapped_.bytes; }
 
 private:
-    Done show(Result<MappedMemory> memory);
+    Done adopt(Result<MappedMemory> memory);
 
     std::unique_ptr<OverflowSource> source_;
     bool is_kept_ = false;
     std::function<Done(const MappedMemory &)> on_open_;
-    MappedMemory shown_;
+    MappedMemory mapped_;
 };
 
 // For ranks that are threads: where other ranks find the owner's memory.

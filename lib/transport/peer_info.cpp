@@ -93,7 +93,7 @@ std::vector<uint32_t> PeerInfoTable::local_ranks(uint32_t rank) const {
     return ranks;
 }
 
-std::vector<uint32_t> PeerInfoTable::node_leaders() const {
+std::vector<uint32_t> PeerInfoTable::host_leaders() const {
     std::vector<uint32_t> ranks(size(), 0);
     std::map<uint32_t, uint32_t> first_of;
     for (uint32_t rank = 0; rank < hosts_.size(); rank++)
@@ -102,7 +102,7 @@ std::vector<uint32_t> PeerInfoTable::node_leaders() const {
 }
 
 Done PeerInfoTable::check_users() const {
-    const std::vector<uint32_t> first_of = node_leaders();
+    const std::vector<uint32_t> first_of = host_leaders();
     for (uint32_t peer = 0; peer < size(); peer++) {
         const uint32_t first = first_of[peer];
         const uint32_t user = infos_[peer].user, expected = infos_[first].user;
@@ -120,7 +120,7 @@ Done PeerInfoTable::check_users() const {
 // Each rank alone may find enough memory where all ranks of a host together do not.
 Done PeerInfoTable::check_memory() const {
     QCCL_TRY(const size_t bytes, infos_[0].shape.segment_bytes());
-    const std::vector<uint32_t> first_of = node_leaders();
+    const std::vector<uint32_t> first_of = host_leaders();
     std::vector<uint64_t> free(size(), UINT64_MAX), ranks(size(), 0);
     for (uint32_t rank = 0; rank < size(); rank++) {
         const uint32_t first = first_of[rank];

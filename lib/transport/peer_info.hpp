@@ -59,7 +59,7 @@ public:
     // Returns the ranks of the rank's host, ascending, including the rank itself.
     std::vector<uint32_t> local_ranks(uint32_t rank) const;
     // Returns the lowest rank of each rank's host, by rank.
-    std::vector<uint32_t> node_leaders() const;
+    std::vector<uint32_t> host_leaders() const;
     // Returns how the doorbells of the ranks on this rank's host are fenced.
     Fences fences(uint32_t rank) const;
     std::vector<int64_t> pids() const;

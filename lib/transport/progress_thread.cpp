@@ -13,7 +13,7 @@ Result<std::unique_ptr<ProgressThread>> ProgressThread::start(RemoteEndpoint &re
                                                               SharedError &shared_error) {
     std::unique_ptr<ProgressThread> progress_thread(new ProgressThread(remote, shared_error));
     QCCL_TRY(progress_thread->thread_,
-             ServiceThread::start("qccl-attendant", [raw = progress_thread.get()] { raw->run(); }));
+             ServiceThread::start("qccl-progress", [raw = progress_thread.get()] { raw->run(); }));
     return progress_thread;
 }
 

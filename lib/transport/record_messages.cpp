@@ -15,7 +15,7 @@ void RemoteEndpoint::send_record(uint32_t number, uint64_t version,
     const uint64_t token = copy_token | ++copies_;
     UnsentCopy &unsent = unsent_copies_[token];
     unsent.bytes.assign(bytes.begin(), bytes.end());
-    unsent.letters = remote_ranks.size() + 1;
+    unsent.messages = remote_ranks.size() + 1;
     const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};
     for (const uint32_t rank : remote_ranks) post(rank, notice, std::span(&part, 1), token);
     unsent_++;

@@ -32,16 +32,16 @@ void Recorder::failed() {
 Result<FlightRecorderFile> FlightRecorderFile::make(const TransportOptions &options,
                                                     uint64_t session, uint32_t first_rank,
                                                     uint32_t ranks, uint32_t listed) {
-    FlightRecorderFile buffer{
+    FlightRecorderFile made{
         .file = nullptr, .shape = {.calls = RecordShape::calls_of(ranks), .local_ranks = listed}};
-    if (!options.record.is_kept) return buffer;
+    if (!options.record.is_kept) return made;
     const std::string &folder = options.record.folder;
-    auto file = RecordFile::create(folder, session, first_rank, ranks * buffer.shape.bytes());
+    auto file = RecordFile::create(folder, session, first_rank, ranks * made.shape.bytes());
     if (file)
-        buffer.file = std::move(*file);
+        made.file = std::move(*file);
     else if (!folder.empty())
         return file.error();
-    return buffer;
+    return made;
 }
 
 template <size_t most> static void put(char (&field)[most], const std::string &text) {

@@ -132,7 +132,7 @@ void RemoteEndpoint::on_sent(uint64_t token) {
     }
     if ((token & copy_token) != 0) {
         UnsentCopy &copy = unsent_copies_.at(token);
-        if (--copy.letters != 0) return;
+        if (--copy.messages != 0) return;
         if (copy.is_data) unsent_data_--;
         unsent_copies_.erase(token);
         return;
@@ -147,14 +147,14 @@ std::optional<uint64_t> RemoteEndpoint::begin() {
     for (const uint32_t peer : peer_table_.remote_ranks) peer_states_[peer].posted.clear();
     const bool is_time = call.call % calls_between_status == 0;
     if (!is_time && status_waiters_.empty()) return other;
-    MessageHeader news = header(MessageKind::status);
-    news.call = call;
-    if (is_time) post_to_all(news);
+    MessageHeader status = header(MessageKind::status);
+    status.call = call;
+    if (is_time) post_to_all(status);
     std::erase_if(status_waiters_, [&](uint32_t peer) {
-        uint64_t &asks = peer_states_[peer].asks;
-        if (!is_time && asks > call.call) return false;
-        if (!is_time && asks != 0) post(peer, news);
-        asks = 0;
+        uint64_t &requested_call = peer_states_[peer].requested_call;
+        if (!is_time && requested_call > call.call) return false;
+        if (!is_time && requested_call != 0) post(peer, status);
+        requested_call = 0;
         return true;
     });
     return other;
@@ -178,7 +178,7 @@ void RemoteEndpoint::on_message(const MessageHeader &header, const void *data, u
     case MessageKind::batch: return take_batch(header, data, bytes, handle);
     case MessageKind::eager: return take_eager(header, data, bytes, handle);
     case MessageKind::status_request:
-        peer_states_[header.from].asks = header.about;
+        peer_states_[header.from].requested_call = header.about;
         status_requests_.push_back(header.from);
         break;
     case MessageKind::abort:
@@ -227,15 +227,15 @@ void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, u
     if (!handle || data) {
         if (bytes != 0) std::memcpy(line, data, bytes);
         if (handle) network_.discard(handle);
-        return expose_eager(header, bytes);
+        return publish_received_eager(header, bytes);
     }
-    UnexpectedMessage &message = eager_pulls_.emplace_back();
+    UnexpectedMessage &message = slot_pulls_.emplace_back();
     message.header = header;
     message.bytes = bytes;
     network_.pull(handle, {line, bytes}, std::bit_cast<uint64_t>(&message));
 }
 
-void RemoteEndpoint::expose_eager(const MessageHeader &header, uint64_t bytes) {
+void RemoteEndpoint::publish_received_eager(const MessageHeader &header, uint64_t bytes) {
     EagerHeader &head = peer_table_.segments[header.from].eager_header(header.exchange);
     head.call = header.call.call;
     head.hash = header.hash;
@@ -245,12 +245,12 @@ void RemoteEndpoint::expose_eager(const MessageHeader &header, uint64_t bytes) {
 
 void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
     const uint32_t from = message.header.from;
-    const bool is_line = message.header.kind == MessageKind::eager;
+    const bool is_slot = message.header.kind == MessageKind::eager;
     message.is_pulling = false;
     message.is_here = whole;
     if (!whole) peer_states_[from].is_lost = true;
-    if (is_line && whole) expose_eager(message.header, message.bytes);
-    if (!is_line) {
+    if (is_slot && whole) publish_received_eager(message.header, message.bytes);
+    if (!is_slot) {
         const uint64_t begun = peer_table_.mine().status().begun.load(std::memory_order_relaxed);
         if (whole && message.header.call.call >= begun) return;
         // No receive will ask for this message, and a receive may wait for its buffer.
@@ -259,8 +259,8 @@ void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
         status_requests_.push_back(from);
     }
     const auto is_it = [&](const UnexpectedMessage &each) { return &each == &message; };
-    if (is_line)
-        std::erase_if(eager_pulls_, is_it);
+    if (is_slot)
+        std::erase_if(slot_pulls_, is_it);
     else
         unexpected_count_ -= std::erase_if(unexpected_[from], is_it);
 }
@@ -273,16 +273,16 @@ CallDescriptor RemoteEndpoint::latest_call() const {
 // Answers the requests that came during the progress.
 void RemoteEndpoint::answer_status_requests() {
     for (const uint32_t peer : std::exchange(status_requests_, {})) {
-        MessageHeader news = header(MessageKind::status);
-        uint64_t &asks = peer_states_[peer].asks;
-        if (const auto call = history_.find(peer_table_.rank, asks)) {
-            news.call = *call;
-            asks = 0;
+        MessageHeader status = header(MessageKind::status);
+        uint64_t &requested_call = peer_states_[peer].requested_call;
+        if (const auto call = history_.find(peer_table_.rank, requested_call)) {
+            status.call = *call;
+            requested_call = 0;
         } else {
-            news.call = latest_call();
+            status.call = latest_call();
             status_waiters_.insert(peer);
         }
-        post(peer, news);
+        post(peer, status);
     }
 }
 

@@ -124,7 +124,8 @@ private:
         RecvBuffer buffer;
     };
     struct PeerState {
-        uint64_t asks = 0; // a call that the peer wants to hear of when this rank begins it
+        uint64_t requested_call =
+            0; // a call that the peer wants to hear of when this rank begins it
         // Bytes of data messages. To the peer: sent, and acknowledged by it. From the peer:
         // consumed here, and what this rank has told it of that.
         uint64_t sent_bytes = 0, acked_bytes = 0, consumed_bytes = 0, advertised_bytes = 0;
@@ -145,7 +146,7 @@ private:
                     RendezvousHandle *handle);
     void take_eager(const MessageHeader &header, const void *data, uint64_t bytes,
                     RendezvousHandle *handle);
-    void expose_eager(const MessageHeader &header, uint64_t bytes);
+    void publish_received_eager(const MessageHeader &header, uint64_t bytes);
     void take_record(const MessageHeader &header, const void *data, uint64_t bytes);
     void answer_status_requests();
     std::optional<uint64_t> drop_unclaimed();
@@ -193,7 +194,7 @@ private:
     mutable std::mutex mutex_;
     std::vector<UnexpectedQueue> unexpected_; // by rank; messages that no receive has taken
     size_t unexpected_count_ = 0;             // in all queues
-    UnexpectedQueue eager_pulls_;             // eager slots that are being pulled
+    UnexpectedQueue slot_pulls_;              // eager slots that are being pulled
     std::vector<PeerState> peer_states_;      // by rank
     std::vector<uint32_t> status_requests_;   // peers whose requests await an answer
     std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
@@ -208,7 +209,7 @@ private:
     static constexpr uint64_t copy_token = uint64_t{1} << 62;
     struct UnsentCopy {
         std::vector<std::byte> bytes;
-        size_t letters = 0; // messages that the copy goes with
+        size_t messages = 0; // messages that the copy goes with
         bool is_data = false;
     };
     std::map<uint64_t, UnsentCopy> unsent_copies_; // by token

@@ -105,7 +105,7 @@ void warn_of_limits(const std::vector<EndSummary> &all, const TransportOptions &
     options.warn(warning.text);
 }
 
-Done introduce_all(OpenedNetwork &own, const PeerInfoTable &peer_info,
+Done add_all_peers(OpenedNetwork &own, const PeerInfoTable &peer_info,
                    const TransportOptions &options, const AllGather &all_gather) {
     std::vector<std::byte> mine = own.network.address();
     const EndSummary summary{.address_bytes = mine.size(), .headroom = own.headroom};
@@ -171,7 +171,7 @@ Done connect_remote(SharedTransport &transport, const PeerInfoTable &peer_info,
     Done opened = outcome(end);
     if (opened) opened = outcome(port);
     QCCL_TRY(gather_done(opened, options.size, all_gather));
-    QCCL_TRY(introduce_all(*end, peer_info, options, all_gather));
+    QCCL_TRY(add_all_peers(*end, peer_info, options, all_gather));
     std::vector<KeepaliveAddress> contacts(options.size);
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(KeepaliveAddress)));
     Done ready = transport.use(std::move(end->network), session_of(contacts));

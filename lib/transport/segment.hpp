@@ -107,7 +107,7 @@ struct alignas(cache_line) Mail {
     // Bytes that belong to the message and lie in a window of the origin: 1 + the window's number,
     // above the offset into the window; 0: there are none.
     uint64_t zero_copy = 0;
-    static constexpr unsigned loan_offset_bits = 48;
+    static constexpr unsigned zero_copy_offset_bits = 48;
 };
 static_assert(sizeof(Mail) == cache_line);
 

@@ -81,7 +81,7 @@ void RemoteEndpoint::flush_locked() {
     const uint64_t token = copy_token | ++copies_;
     UnsentCopy &unsent = unsent_copies_[token];
     unsent.bytes.swap(batch_.bytes);
-    unsent.letters = 1;
+    unsent.messages = 1;
     unsent.is_data = true;
     unsent_data_++;
     MessageHeader head = header(MessageKind::batch);

@@ -48,9 +48,9 @@ Error SharedError::set_once(const Error &error) {
     const std::lock_guard guard(one_writer_);
     if (!is_set()) {
         peer_table_.mine().failure().error = error;
-        uint32_t nobody = 0;
+        uint32_t unset = 0;
         line().recorded_by.compare_exchange_strong(
-            nobody, peer_table_.rank + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+            unset, peer_table_.rank + 1, std::memory_order_acq_rel, std::memory_order_acquire);
         peer_table_.wake_all();
     }
     return *failure();

@@ -61,7 +61,7 @@ Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numb
     detector_.limit(timeout);
     if (progress_thread_) progress_thread_->call_begins();
     if (unexpected_count_ != 0) drop_unexpected();
-    if (numbers.call >= together_ + calls_kept) QCCL_TRY(keep_together(numbers.call));
+    if (numbers.call >= together_ + calls_kept) QCCL_TRY(await_call_slot(numbers.call));
     history_.begin(shape, numbers);
     is_call_published_ = false;
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
@@ -70,7 +70,7 @@ Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numb
         detector_.listen();
         if (const auto other = remote_->begin()) return mismatch(*other);
     }
-    if (shared_error_.is_set()) return told(*shared_error_.failure());
+    if (shared_error_.is_set()) return report_failure(*shared_error_.failure());
     return {};
 }
 
@@ -93,7 +93,7 @@ uint64_t SharedTransport::offset_of(const MessageView &view) const {
 Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const MessageView &view,
                                    Sends when) {
     if (!peer_table_.is_local(peer)) {
-        if (!remote_->send(peer, tag, view, when)) return told(detector_.lose(peer));
+        if (!remote_->send(peer, tag, view, when)) return report_failure(detector_.lose(peer));
         detector_.wait_done();
         return true;
     }
@@ -112,7 +112,7 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const MessageV
     mail->bytes = view.bytes;
     mail->zero_copy = 0;
     if (view.zero_copy.data)
-        mail->zero_copy = (uint64_t{view.zero_copy.window} + 1) << Mail::loan_offset_bits |
+        mail->zero_copy = (uint64_t{view.zero_copy.window} + 1) << Mail::zero_copy_offset_bits |
                           windows_.offset(view.origin, view.zero_copy);
     outbound.post();
     detector_.wait_done();
@@ -151,11 +151,11 @@ Result<std::optional<MessageView>> SharedTransport::receive_remote(uint32_t peer
     case RemoteEndpoint::ReceiveState::nothing: break;
     case RemoteEndpoint::ReceiveState::other_call: return mismatch(received.call);
     case RemoteEndpoint::ReceiveState::too_long:
-        return told(shared_error_.set_once(Error::make(Code::damaged_data,
-                                                       "a message from rank %u has %" PRIu64
-                                                       " bytes, more than its place",
-                                                       peer, received.bytes)
-                                               .at_rank(peer)));
+        return report_failure(shared_error_.set_once(
+            Error::make(Code::damaged_data,
+                        "a message from rank %u has %" PRIu64 " bytes, more than its place", peer,
+                        received.bytes)
+                .at_rank(peer)));
     case RemoteEndpoint::ReceiveState::here:
         detector_.wait_done();
         return std::optional<MessageView>({.data = buffer.memory.data(),
@@ -176,7 +176,7 @@ Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
 
 Result<MessageView> SharedTransport::view(const Mail &mail) {
     const auto outside = [this](const char *what) {
-        return told(shared_error_.set_once(
+        return report_failure(shared_error_.set_once(
             Error::make(Code::damaged_data, "a message points outside every %s", what)));
     };
     if (mail.origin >= size() || !peer_table_.is_local(mail.origin)) return outside("outbox");
@@ -193,8 +193,8 @@ Result<MessageView> SharedTransport::view(const Mail &mail) {
     const std::byte *const data = memory.data() + start;
     MessageView view{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
     if (mail.zero_copy == 0) return view;
-    const uint64_t window = mail.zero_copy >> Mail::loan_offset_bits;
-    const uint64_t offset = mail.zero_copy & ((uint64_t{1} << Mail::loan_offset_bits) - 1);
+    const uint64_t window = mail.zero_copy >> Mail::zero_copy_offset_bits;
+    const uint64_t offset = mail.zero_copy & ((uint64_t{1} << Mail::zero_copy_offset_bits) - 1);
     view.zero_copy = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
     if (!view.zero_copy.data) return outside("window");
     return view;
@@ -203,7 +203,7 @@ Result<MessageView> SharedTransport::view(const Mail &mail) {
 Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
     OverflowMemory &overflow = *peer_table_.overflows[origin];
     const Done opened = overflow.open();
-    if (!opened) return told(shared_error_.set_once(opened.error()));
+    if (!opened) return report_failure(shared_error_.set_once(opened.error()));
     has_overflow_ = true;
     return overflow.memory();
 }
@@ -237,7 +237,7 @@ Done SharedTransport::end() {
     peer_table_.mine().status().ended.store(history_.current().call, std::memory_order_release);
     if (progress_thread_) progress_thread_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (shared_error_.is_set()) return told(*shared_error_.failure());
+    if (shared_error_.is_set()) return report_failure(*shared_error_.failure());
     history_.end();
     recorder_.ended(history_.current().call);
     return {};
@@ -311,19 +311,19 @@ Done SharedTransport::wait(const Wait &what) {
     if (detector_.spin()) return {};
     QCCL_TRY(drain());
     const Done kept = detector_.block(what);
-    return kept ? kept : told(kept.error());
+    return kept ? kept : report_failure(kept.error());
 }
 
-Error SharedTransport::told(const Error &standing) {
+Error SharedTransport::report_failure(const Error &recorded) {
     recorder_.failed();
-    if (remote_) spread(standing);
+    if (remote_) spread(recorded);
     if (progress_thread_) progress_thread_->call_ends();
-    return standing;
+    return recorded;
 }
 
 void SharedTransport::spread(const Error &error) {
     if (has_spread_.exchange(true)) return;
-    detector_.tell(error);
+    detector_.send_error(error);
     remote_->broadcast_error(error);
 }
 
@@ -342,7 +342,9 @@ std::vector<std::span<std::byte>> SharedTransport::arenas() {
     return arenas;
 }
 
-void SharedTransport::fail(const Error &error) { (void)told(shared_error_.set_once(error)); }
+void SharedTransport::fail(const Error &error) {
+    (void)report_failure(shared_error_.set_once(error));
+}
 
 std::optional<Error> SharedTransport::failure() const {
     // A caller that asks between calls learns of failures on other hosts here.

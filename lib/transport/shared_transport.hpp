@@ -108,12 +108,12 @@ private:
     void publish_call();
     bool has_described(uint32_t peer, uint64_t call) const;
     template <class Condition> Done await_rank(uint32_t peer, const Condition &has_come);
-    Done keep_together(uint64_t call);
+    Done await_call_slot(uint64_t call);
     Result<std::optional<MessageView>> receive_remote(uint32_t peer, MessageTag tag,
                                                       const RecvBuffer &buffer);
     // Every function that returns the communicator's failure passes it through here: sends it to
     // the other hosts, once, marks it in the flight record, and ends the call. Returns `standing`.
-    Error told(const Error &standing);
+    Error report_failure(const Error &recorded);
     // Fails all ranks because they have begun different calls, `call` or one before it.
     Error mismatch(uint64_t call);
     // Does the same on ranks that shrink the communicator: a rank has begun `call`, which this rank

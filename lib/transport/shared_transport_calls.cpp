@@ -54,12 +54,12 @@ Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
     };
     for (uint32_t peer = 0; peer < size() && call != 0; peer++)
         if (peer != rank()) QCCL_TRY(await_rank(peer, [&] { return is_known(peer); }));
-    if (const auto failure = this->failure()) return told(*failure);
+    if (const auto failure = this->failure()) return report_failure(*failure);
     return {};
 }
 
 // Waits until no rank needs the descriptor that this call's descriptor will overwrite.
-Done SharedTransport::keep_together(uint64_t call) {
+Done SharedTransport::await_call_slot(uint64_t call) {
     together_ = call - 1;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
@@ -71,7 +71,7 @@ Done SharedTransport::keep_together(uint64_t call) {
 
 Error SharedTransport::mismatch(uint64_t call) {
     publish_call();
-    return told(detector_.mismatch(call));
+    return report_failure(detector_.mismatch(call));
 }
 
 Error SharedTransport::mismatch_of_shrink(uint64_t call) {

@@ -21,36 +21,36 @@ namespace {
 static_assert(sizeof(FdExchangeAddress) <= sizeof PeerInfo{}.contact);
 
 // What a rank opens before it knows the others.
-struct Door {
-    FdExchangeServer star; // on the host's lowest rank only
-    FdExchangeClient ray;  // on the other ranks
+struct FdExchangeEnds {
+    FdExchangeServer server; // on the host's lowest rank only
+    FdExchangeClient client; // on the other ranks
 };
 
-Result<Door> open_door(const TransportOptions &options) {
+Result<FdExchangeEnds> open_door(const TransportOptions &options) {
     const auto &hosts = options.hosts;
     const bool is_lowest = hosts.empty()
                                ? options.rank == 0
                                : std::find(hosts.begin(), hosts.end(), hosts[options.rank]) ==
                                      hosts.begin() + options.rank;
-    Door door;
+    FdExchangeEnds door;
     if (is_lowest) {
-        QCCL_TRY(door.star, FdExchangeServer::open());
+        QCCL_TRY(door.server, FdExchangeServer::open());
     } else {
-        QCCL_TRY(door.ray, FdExchangeClient::open());
+        QCCL_TRY(door.client, FdExchangeClient::open());
     }
     return door;
 }
 
 // What a rank makes once all ranks fit together.
-struct Belongings {
+struct OwnDescriptors {
     FdPair pair;         // memory, and the descriptor that shows whether this process lives
     FileDescriptor life; // held open for that descriptor
     FileDescriptor file; // of the memory, for its growth
     Mapping memory;
 };
 
-Result<Belongings> prepare(const SegmentShape &shape) {
-    Belongings mine;
+Result<OwnDescriptors> prepare(const SegmentShape &shape) {
+    OwnDescriptors mine;
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
     mine.file = FileDescriptor(fcntl(mine.pair[0].number(), F_DUPFD_CLOEXEC, 0));
@@ -80,17 +80,17 @@ LocalSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file
     return {base, std::make_shared<Mapping>(std::move(memory)), std::move(overflow)};
 }
 
-Result<Exchanged> exchange(Door door, Belongings mine, const PeerInfoTable &peer_info,
+Result<Exchanged> exchange(FdExchangeEnds door, OwnDescriptors mine, const PeerInfoTable &peer_info,
                            const TransportOptions &options) {
     const std::vector<uint32_t> ranks = peer_info.local_ranks(options.rank);
     const auto place = static_cast<uint32_t>(
         std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
     FdExchangeAddress address;
     std::memcpy(&address, peer_info[ranks.front()].contact, sizeof address);
-    auto pairs = place == 0 ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout,
-                                              options.cancel_check)
-                            : door.ray.join(address, place, ranks, std::move(mine.pair),
-                                            options.peer_timeout);
+    auto pairs = place == 0 ? door.server.serve(std::move(mine.pair), ranks, options.peer_timeout,
+                                                options.cancel_check)
+                            : door.client.join(address, place, ranks, std::move(mine.pair),
+                                               options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
     const SegmentShape &shape = peer_info[options.rank].shape;
@@ -129,7 +129,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     if (!door)
         info.fail(door.error());
     else
-        std::memcpy(info.contact, &door->star.address(), sizeof(FdExchangeAddress));
+        std::memcpy(info.contact, &door->server.address(), sizeof(FdExchangeAddress));
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
 
     auto mine = prepare(info.shape);

@@ -12,13 +12,14 @@ static RankState look_at(const PeerTable &peer_table, const CallHistory &history
     state.ended = status.ended.load(std::memory_order_acquire);
     state.begun = history.begun(rank);
     state.call = history.find(rank, state.begun);
-    state.is_far = !peer_table.is_local(rank);
+    state.is_remote = !peer_table.is_local(rank);
     state.has_left = status.has_left.load(std::memory_order_acquire) != 0;
     const uint32_t waits_on = status.waits_on.load(std::memory_order_acquire);
     if (waits_on == 0 || waits_on > peer_table.size()) return state;
     state.wait = Wait(waits_on - 1);
     // What a remote rank has told says nothing about the time since.
-    if (!state.is_far) state.silent_ns = now_ns - status.awake_ns.load(std::memory_order_relaxed);
+    if (!state.is_remote)
+        state.silent_ns = now_ns - status.awake_ns.load(std::memory_order_relaxed);
     return state;
 }
 

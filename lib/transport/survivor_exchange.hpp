@@ -20,8 +20,8 @@ class SurvivorExchange {
 public:
     // `remote`: null if all ranks are local.
     SurvivorExchange(const PeerTable &peer_table, const CallHistory &history,
-                     FailureDetector &vigil, RemoteEndpoint *remote, WaitWarning warning)
-        : peer_table_(peer_table), history_(history), detector_(vigil), remote_(remote),
+                     FailureDetector &detector, RemoteEndpoint *remote, WaitWarning warning)
+        : peer_table_(peer_table), history_(history), detector_(detector), remote_(remote),
           warning_(std::move(warning)), gone_(peer_table.size()) {}
 
     // Gathers `bytes` bytes of each member into `all`, in the members' order; `bytes` is equal on
@@ -94,7 +94,8 @@ private:
                       const Bytes &payload, Bytes &latest);
     bool has_finished(uint32_t rank) const;
     uint32_t leader(const MemberGroup &group) const;
-    Done join_attempt(const MemberGroup &group, const Votes &votes, const Validator &validate);
+    Done adopt_latest_attempt(const MemberGroup &group, const Votes &votes,
+                              const Validator &validate);
     std::optional<Vote> vote_of(uint32_t rank) const;
     std::optional<Decision> decision_of(uint32_t rank) const;
     Result<std::optional<Decision>> find_decision(const MemberGroup &group, uint32_t leader) const;

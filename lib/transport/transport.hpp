@@ -91,9 +91,9 @@ public:
     // Begins a call and publishes its descriptor. `shape` needs no numbers, and `numbers` needs no
     // `earlier`, which this fills in. `timeout` limits each wait for live peers that do not come;
     // 0: no limit. `when`: a call that begins with an eager exchange may publish its descriptor
-    // after its eager slot (`after_line`); readers compare the hashes in the slots' headers and
-    // find the descriptor later. Fails if the communicator has failed.
-    enum class Publishes : uint8_t { at_once, after_line };
+    // after its eager slot (`after_eager_slot`); readers compare the hashes in the slots' headers
+    // and find the descriptor later. Fails if the communicator has failed.
+    enum class Publishes : uint8_t { at_once, after_eager_slot };
     virtual Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                        std::chrono::nanoseconds timeout, Publishes when) = 0;
     // Waits until every rank has begun this call. Returns mismatch, with the same text on every

@@ -44,8 +44,8 @@ struct NetworkEnd {
         uint64_t secret = 0;
         std::vector<std::byte> address;
         ucp_ep_h endpoint = nullptr;
-        bool is_wireup_sent = false;     // the greeting to the peer has gone
-        bool is_wireup_received = false; // the peer's greeting has come
+        bool is_wireup_sent = false;     // the wireup message to the peer has gone
+        bool is_wireup_received = false; // the peer's wireup message has come
         bool is_settled = false;         // both ends know each other; see ucx_wireup.hpp
         WireupMessage confirmation{};    // must stay unchanged while it is sent
         bool is_lost = false;
@@ -55,7 +55,7 @@ struct NetworkEnd {
     std::vector<Peer> peers;
     RendezvousHandle *arriving = nullptr; // the message that on_message reports; null: discarded
 
-    uint32_t wireup_from = 0; // number in the greeting that is being received
+    uint32_t wireup_from = 0; // number in the wireup message that is being received
     bool has_wireup = false;
 
     // Events that `progress` reports after UCX has returned. UCX calls back from inside any
@@ -69,12 +69,12 @@ struct NetworkEnd {
         ucs_status_t why;
     };
     std::vector<uint64_t> sent;
-    std::vector<Pulled> fetched;
+    std::vector<Pulled> pulled;
     std::vector<Lost> lost;
     std::vector<uint32_t> settled; // peers whose waiting messages have yet to go
 
     bool has_news() const {
-        return !sent.empty() || !fetched.empty() || !lost.empty() || !settled.empty() || has_wireup;
+        return !sent.empty() || !pulled.empty() || !lost.empty() || !settled.empty() || has_wireup;
     }
 
     NetworkEnd() = default;

@@ -23,7 +23,7 @@ namespace qccl {
 // has buffers for, and network cards move the bytes from memory to memory. A large message that may
 // go eagerly does not wait if it goes through sockets: the request to pull it would queue behind
 // other data.
-static constexpr size_t eager_bytes = least_eager_bytes;
+static constexpr size_t eager_bytes = always_eager_bytes;
 
 static constexpr unsigned message_id = 0;
 
@@ -182,7 +182,7 @@ void send_waiting(NetworkEnd::Peer &peer) {
 void on_pulled(void *request, ucs_status_t status, size_t, void *user_data) {
     const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
     ucp_request_free(request);
-    operation->end->fetched.push_back({operation->token, status == UCS_OK});
+    operation->end->pulled.push_back({operation->token, status == UCS_OK});
 }
 
 void pull(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token) {
@@ -197,7 +197,7 @@ void pull(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uin
     how.datatype = ucp_dt_make_contig(1);
     const ucs_status_ptr_t request = ucp_am_recv_data_nbx(end->worker, handle, to, bytes, &how);
     if (!request || UCS_PTR_IS_ERR(request))
-        end->fetched.push_back({token, request == nullptr});
+        end->pulled.push_back({token, request == nullptr});
     else
         (void)operation.release(); // on_pulled takes it back
 }
@@ -222,7 +222,7 @@ bool progress(NetworkEnd *end) {
     }
     const NetworkEvents &events = end->events;
     for (const uint64_t token : std::exchange(end->sent, {})) events.on_sent(events.context, token);
-    for (const auto &[token, whole] : std::exchange(end->fetched, {}))
+    for (const auto &[token, whole] : std::exchange(end->pulled, {}))
         events.on_pulled(events.context, token, whole);
     for (const auto &[peer, why] : std::exchange(end->lost, {}))
         events.on_peer_lost(events.context, peer, ucs_status_string(why));
@@ -235,7 +235,7 @@ bool arm(NetworkEnd *end) { return !end->has_news() && ucp_worker_arm(end->worke
 
 // Closes the endpoints, since peers would otherwise find the connections broken. Does not wait for
 // peers that do not answer.
-void say_goodbye(NetworkEnd &end) {
+void close_endpoints(NetworkEnd &end) {
     constexpr int most_looks = 10000;
     std::vector<ucs_status_ptr_t> closing;
     for (NetworkEnd::Peer &peer : end.peers) {
@@ -265,7 +265,7 @@ NetworkEnd::~NetworkEnd() {
         if (handle) discard(static_cast<NetworkEnd *>(self), handle);
     };
     if (worker) {
-        say_goodbye(*this);
+        close_endpoints(*this);
         ucp_worker_destroy(worker);
     }
     if (context) ucp_cleanup(context);

@@ -124,8 +124,8 @@ bool reaches_others(ucp_context_h context) {
     return false;
 }
 
-bool refuse_config(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
-                   ucs_status_t status) {
+bool refuse_choices(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
+                    ucs_status_t status) {
     std::string said = "UCX finds no network";
     const char *between = " with ";
     for (const Wish &one : {transports, devices}) {
@@ -169,7 +169,7 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
     params.name = "qccl";
     status = ucp_init(&params, config, &context);
     if (status == UCS_OK && !reaches_others(context)) status = UCS_ERR_NO_DEVICE;
-    return status == UCS_OK || refuse_config(error, error_bytes, transports, devices, status);
+    return status == UCS_OK || refuse_choices(error, error_bytes, transports, devices, status);
 }
 
 } // namespace qccl

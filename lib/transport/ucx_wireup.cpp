@@ -1,4 +1,4 @@
-// Sends and receives the greetings and pacts by which two ends connect.
+// Sends and receives the wireup messages and confirmations by which two ends connect.
 #include "transport/ucx_wireup.hpp"
 
 #include <cstring>
@@ -51,7 +51,7 @@ void confirm_wireup(NetworkEnd::Peer &peer) {
 
 void go_on(NetworkEnd::Peer &peer) {
     if (peer.is_settled || peer.is_lost || !peer.is_wireup_sent || !peer.is_wireup_received) return;
-    if (peer.end->own > peer.number) return; // the peer sends the pact
+    if (peer.end->own > peer.number) return; // the peer sends the confirmation
     confirm_wireup(peer);
     settle(peer);
 }
@@ -95,7 +95,7 @@ ucs_status_t listen(NetworkEnd &end) {
     return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_OK;
 }
 
-// A greeting from an end that is no peer is ignored.
+// A wireup message from an end that is no peer is ignored.
 void take_wireup(NetworkEnd &end) {
     if (end.wireup_from == end.own || end.wireup_from >= end.peers.size()) return;
     NetworkEnd::Peer &peer = end.peers[end.wireup_from];

@@ -8,40 +8,40 @@
 namespace qccl {
 
 bool Windows::expose(const ExportedRegion &memory) {
-    const auto found = find_shown(memory.base);
-    if (found != shown_.end()) {
+    const auto found = find_exposed(memory.base);
+    if (found != exposed_.end()) {
         found->times++;
     } else {
-        shown_.push_back({.memory = memory});
-        offer(shown_.back());
+        exposed_.push_back({.memory = memory});
+        offer(exposed_.back());
     }
-    return shown_.size() <= windows_kept;
+    return exposed_.size() <= windows_kept;
 }
 
-std::vector<Windows::Shown>::iterator Windows::find_shown(const std::byte *base) {
-    return std::find_if(shown_.begin(), shown_.end(),
-                        [=](const Shown &shown) { return shown.memory.base == base; });
+std::vector<Windows::Exposed>::iterator Windows::find_exposed(const std::byte *base) {
+    return std::find_if(exposed_.begin(), exposed_.end(),
+                        [=](const Exposed &exposed) { return exposed.memory.base == base; });
 }
 
 void Windows::withdraw(const std::byte *base) {
-    const auto found = find_shown(base);
-    if (found == shown_.end() || --found->times != 0) return;
+    const auto found = find_exposed(base);
+    if (found == exposed_.end() || --found->times != 0) return;
     if (found->window != no_window) unpublish(found->window);
-    shown_.erase(found);
+    exposed_.erase(found);
 }
 
 // Returns false if no window is free. If the program has closed the file, peers never hear of the
 // memory.
-bool Windows::offer(Shown &shown) {
+bool Windows::offer(Exposed &exposed) {
     const std::optional<uint32_t> number = find_free();
     if (!number) return false;
-    shown.is_waiting = false;
-    if (!is_open(shown.memory.file)) return true;
+    exposed.is_waiting = false;
+    if (!is_open(exposed.memory.file)) return true;
     OfferedWindow &window = peer_table_.mine().window(*number);
-    window.file = shown.memory.file;
+    window.file = exposed.memory.file;
     window.readers.store(0, std::memory_order_relaxed);
     window.offer.store(++offers_, std::memory_order_seq_cst);
-    shown.window = *number;
+    exposed.window = *number;
     announce();
     return true;
 }
@@ -75,8 +75,8 @@ void Windows::refresh() {
         for (uint32_t number = 0; number < windows_kept; number++)
             look_at(peer, number, views.windows[number]);
     }
-    for (Shown &shown : shown_)
-        if (shown.is_waiting && !offer(shown)) return;
+    for (Exposed &exposed : exposed_)
+        if (exposed.is_waiting && !offer(exposed)) return;
 }
 
 void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
@@ -107,22 +107,22 @@ std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) cons
         const Mapping &mapping = views_[owner].windows[number].mapping;
         return {mapping.base(), mapping.bytes()};
     }
-    for (const Shown &shown : shown_)
-        if (shown.window == number) return {shown.memory.base, shown.memory.file.bytes};
+    for (const Exposed &exposed : exposed_)
+        if (exposed.window == number) return {exposed.memory.base, exposed.memory.file.bytes};
     return {};
 }
 
 ZeroCopyRef Windows::lend(const std::byte *data, size_t bytes) const {
-    for (const Shown &shown : shown_) {
-        const auto begin = reinterpret_cast<uintptr_t>(shown.memory.base);
+    for (const Exposed &exposed : exposed_) {
+        const auto begin = reinterpret_cast<uintptr_t>(exposed.memory.base);
         const auto from = reinterpret_cast<uintptr_t>(data);
-        if (from < begin || from - begin > shown.memory.file.bytes) continue;
-        const uint64_t rest = shown.memory.file.bytes - (from - begin);
-        if (rest < bytes || shown.window == no_window) return {};
+        if (from < begin || from - begin > exposed.memory.file.bytes) continue;
+        const uint64_t rest = exposed.memory.file.bytes - (from - begin);
+        if (rest < bytes || exposed.window == no_window) return {};
         const uint32_t readers =
-            peer_table_.mine().window(shown.window).readers.load(std::memory_order_acquire);
+            peer_table_.mine().window(exposed.window).readers.load(std::memory_order_acquire);
         if (readers + 1 != peer_table_.local_ranks.size()) return {};
-        return {.data = data, .bytes = rest, .window = shown.window};
+        return {.data = data, .bytes = rest, .window = exposed.window};
     }
     return {};
 }

@@ -41,7 +41,7 @@ public:
 private:
     static constexpr uint32_t no_window = ~uint32_t{0};
 
-    struct Shown {
+    struct Exposed {
         ExportedRegion memory;
         uint32_t times = 1;
         uint32_t window = no_window;
@@ -57,8 +57,8 @@ private:
         std::array<View, windows_kept> windows;
     };
 
-    std::vector<Shown>::iterator find_shown(const std::byte *base);
-    bool offer(Shown &shown);
+    std::vector<Exposed>::iterator find_exposed(const std::byte *base);
+    bool offer(Exposed &exposed);
     std::optional<uint32_t> find_free() const;
     void unpublish(uint32_t window);
     void announce() const;
@@ -67,7 +67,7 @@ private:
     std::span<const std::byte> memory(uint32_t owner, uint32_t number) const;
 
     const PeerTable &peer_table_;
-    std::vector<Shown> shown_;
+    std::vector<Exposed> exposed_;
     std::vector<PeerViews> views_;                    // by rank
     uint64_t offers_ = 0;                             // offers made so far
     std::vector<std::span<std::byte>> device_memory_; // by rank; empty: there is none

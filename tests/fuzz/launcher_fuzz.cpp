@@ -1,6 +1,6 @@
 // Fuzzes bootstrap/launcher with hostile environments, one variable a line. Whatever a launcher or
 // another program has set, a rank gets a complete LauncherInfo or a refusal with a sentence, and
-// find_launcher and read_placement agree.
+// find_launcher and read_launcher_info agree.
 #include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/launcher.hpp"
 
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     environment.push_back(nullptr);
 
     const auto found = find_launcher(environment.data());
-    const auto placement = read_placement(environment.data(), port);
+    const auto placement = read_launcher_info(environment.data(), port);
     if (placement) {
         check_placement(*placement, port);
         require(found && *found && (*found)->rank == placement->rank &&

@@ -27,7 +27,7 @@ static void show(std::span<const std::byte> file) {
         for (const CallDescriptor &call : record.calls)
             require(!describe(call).empty(), "a call without words");
         states.push_back(record.rank_state(record.state.since_ns));
-        states.back().is_far = record.head.zero & 1;
+        states.back().is_remote = record.head.zero & 1;
         require(!describe(states.back()).empty(), "a state without words");
     }
     (void)first_difference(*records);

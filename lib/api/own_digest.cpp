@@ -1,10 +1,10 @@
 // Fills this rank's SettingsDigest from its config and settings.
-#include "api/own_agreement.hpp"
+#include "api/own_digest.hpp"
 
 namespace qccl {
 
-SettingsDigest agreement_of(const CommConfig &comm_config, const Settings &settings,
-                            const CallPolicy &policy, const std::string &host, Tier tier) {
+SettingsDigest digest_of(const CommConfig &comm_config, const Settings &settings,
+                         const CallPolicy &policy, const std::string &host, Tier tier) {
     SettingsDigest mine;
     SettingsDigest::set(mine.host, host);
     SettingsDigest::set(mine.node, settings.node.value_or(""));

@@ -1,5 +1,5 @@
 // Connects to a rendezvous server and performs the rank's side of the handshake.
-#include "bootstrap/introduction.hpp"
+#include "bootstrap/handshake_client.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -99,13 +99,14 @@ static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &en
     return std::optional<Session>(Session(session_key(seen, secret), Session::Side::rank));
 }
 
-Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
-                                            const Claim &claim, JoinAttempt &attempt) {
+Result<std::optional<AuthenticatedChannel>> introduce(const Endpoint &endpoint,
+                                                      const Secret &secret, const Claim &claim,
+                                                      JoinAttempt &attempt) {
     QCCL_TRY(Channel channel, connect_to(endpoint, attempt));
     attempt.extend_try(longest_talk);
     QCCL_TRY(const auto session, prove(channel, endpoint, secret, claim, attempt));
-    if (!session) return std::optional<Introduced>();
-    return std::optional<Introduced>({std::move(channel), *session});
+    if (!session) return std::optional<AuthenticatedChannel>();
+    return std::optional<AuthenticatedChannel>({std::move(channel), *session});
 }
 
 } // namespace qccl

@@ -9,7 +9,7 @@
 
 namespace qccl {
 
-struct Introduced {
+struct AuthenticatedChannel {
     Channel channel;
     Session session;
 };
@@ -19,8 +19,8 @@ struct Introduced {
 // not mean yet that the server has accepted the proof. Errors: peer_lost if no process listens
 // there or if the listener does not hold the secret, timeout, invalid_argument if the server has
 // another version.
-Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
-                                            const Claim &claim, JoinAttempt &attempt);
+Result<std::optional<AuthenticatedChannel>>
+introduce(const Endpoint &endpoint, const Secret &secret, const Claim &claim, JoinAttempt &attempt);
 
 // Sleeps until the channel is readable, can send what is queued, or the deadline has passed.
 void wait_until(const Channel &channel, TimePoint deadline);

@@ -10,7 +10,7 @@
 namespace qccl {
 
 // `host`: identity of this rank's host. The caller adds warnings and calibration.
-SettingsDigest agreement_of(const CommConfig &comm_config, const Settings &settings,
-                            const CallPolicy &policy, const std::string &host, Tier tier);
+SettingsDigest digest_of(const CommConfig &comm_config, const Settings &settings,
+                         const CallPolicy &policy, const std::string &host, Tier tier);
 
 } // namespace qccl

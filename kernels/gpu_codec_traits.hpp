@@ -28,13 +28,12 @@ QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t place) {
 // Returns true if the values of a group share a bucket.
 QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
 
-// Returns the address of a value's bucket scale; a scale takes sizeof(MessageView) bytes.
-template <class MessageView>
-QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
-    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(MessageView);
+// Returns the address of a value's bucket scale; a scale takes sizeof(WireScale) bytes.
+template <class WireScale> QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
+    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(WireScale);
 }
 
-template <class T> struct IntegerForm {
+template <class T> struct IntegerTraits {
     using Scale = BlockScale;
 
     // A value's magnitude followed by a bit that is 1 if the value is not negative: one number
@@ -85,8 +84,8 @@ template <class T> struct IntegerForm {
     }
 };
 
-template <class T> struct MinmaxForm {
-    using MessageView = float[2]; // minimum and unit
+template <class T> struct MinmaxTraits {
+    using WireScale = float[2]; // minimum and unit
     using Scale = BucketScale<T>;
 
     // A value that is not finite makes the least value -infinity. The sign of a zero does not
@@ -118,8 +117,8 @@ template <class T> struct MinmaxForm {
         return bucket_scale<T>(step.minimum, step.unit);
     }
     QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
-        const MessageView wire = {scale.minimum, scale.unit};
-        store(scale_at<MessageView>(sink, place), wire);
+        const WireScale wire = {scale.minimum, scale.unit};
+        store(scale_at<WireScale>(sink, place), wire);
     }
     QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
                                            const Extremes &extremes) {
@@ -133,8 +132,8 @@ template <class T> struct MinmaxForm {
         float minimum, unit;
     };
     QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        MessageView wire;
-        load(scale_at<MessageView>(source, place), wire);
+        WireScale wire;
+        load(scale_at<WireScale>(source, place), wire);
         return {wire[0], wire[1]};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
@@ -157,7 +156,7 @@ template <class T> struct Magnitude {
 };
 
 // The MX codec with elements of format F.
-template <class F, class T> struct MxForm {
+template <class F, class T> struct MxTraits {
     using Scale = MxScale;
 
     struct Extremes : Magnitude<T> {
@@ -182,13 +181,13 @@ template <class F, class T> struct MxForm {
         return static_cast<T>(mx_value<F>(code, step));
     }
 };
-template <class T> using Mxfp8e4m3Form = MxForm<E4m3, T>;
-template <class T> using Mxfp6e2m3Form = MxForm<E2m3, T>;
-template <class T> using Mxfp4Form = MxForm<E2m1, T>;
+template <class T> using Mxfp8e4m3Traits = MxTraits<E4m3, T>;
+template <class T> using Mxfp6e2m3Traits = MxTraits<E2m3, T>;
+template <class T> using Mxfp4Traits = MxTraits<E2m1, T>;
 
 // Blocks of 16 values, half a group. Their scales are relative to the base of their bucket, which
 // is in the payload before the block is encoded.
-template <class T> struct Nvfp4Form {
+template <class T> struct Nvfp4Traits {
     using Base = Nvfp4Base;
     using Scale = Nvfp4Scale;
 
@@ -233,8 +232,8 @@ template <class T> struct Nvfp4Form {
 };
 
 // Encodes only with means that are already in the payload.
-template <class T> struct OnebitForm {
-    using MessageView = float[2]; // means of codes 0 and 1
+template <class T> struct OnebitTraits {
+    using WireScale = float[2]; // means of codes 0 and 1
 
     struct Scale {
         bool has_codes = false;
@@ -250,8 +249,8 @@ template <class T> struct OnebitForm {
         float mean, negative_mean;
     };
     QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        MessageView wire;
-        load(scale_at<MessageView>(source, place), wire);
+        WireScale wire;
+        load(scale_at<WireScale>(source, place), wire);
         return {wire[0], wire[1]};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {

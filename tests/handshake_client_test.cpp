@@ -2,7 +2,7 @@
 // that a connection ends with its owner, even if a forked child holds a copy of it.
 #include "rendezvous_kit.hpp"
 
-#include "bootstrap/introduction.hpp"
+#include "bootstrap/handshake_client.hpp"
 
 #include <csignal>
 #include <cstring>
@@ -29,8 +29,8 @@ static void hear(Channel &channel, size_t bytes) {
 }
 
 // Performs the handshake of introduce() from a loopback address that the test chooses.
-static Introduced introduce_from(std::byte last_of_address, const IdFields &id,
-                                 const Claim &claim) {
+static AuthenticatedChannel introduce_from(std::byte last_of_address, const IdFields &id,
+                                           const Claim &claim) {
     Endpoint mine = id.endpoints.front();
     mine.port = 0;
     mine.address[3] = last_of_address;
@@ -55,7 +55,7 @@ static Introduced introduce_from(std::byte last_of_address, const IdFields &id,
 
 // Returns the rank that the server gives as its host when it accepts such a claim.
 static int32_t host_told_to(const Claim &claim, std::byte last_of_address = std::byte{1}) {
-    Introduced one = introduce_from(last_of_address, fields_of(make_id()), claim);
+    AuthenticatedChannel one = introduce_from(last_of_address, fields_of(make_id()), claim);
     int32_t host = 0;
     hear(one.channel, frame_overhead_bytes + sizeof host);
     const auto frame = one.session.open(one.channel.held(), sizeof host);
@@ -81,7 +81,7 @@ static void a_forked_child_does_not_keep_a_connection_open() {
     const UniqueId id = make_id();
     pid_t child = -1;
     {
-        Introduced member = introduce_from(std::byte{1}, fields_of(id), make_claim(1, 2));
+        AuthenticatedChannel member = introduce_from(std::byte{1}, fields_of(id), make_claim(1, 2));
         hear(member.channel, frame_overhead_bytes);
         child = fork();
         if (child == 0)
