@@ -64,11 +64,13 @@ void whose_call_has_failed_is_in_none() {
     });
 }
 
-// The network runs out of memory while the rank is in no call.
+// The progress thread of rank 0 runs out of memory while rank 0 computes: rank 1, which waits for
+// rank 0 in a call, learns of it at once.
 void what_goes_wrong_beside_the_rank_fails_the_communicator() {
+    static std::atomic<const NetworkEnd *> failing{nullptr};
     static NetworkModule watched = memory_network::module;
     watched.progress = [](NetworkEnd *end) {
-        if (!is_own_thread) throw std::bad_alloc();
+        if (!is_own_thread && failing.load() == end) throw std::bad_alloc();
         return memory_network::progress(end);
     };
     run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
@@ -76,8 +78,20 @@ void what_goes_wrong_beside_the_rank_fails_the_communicator() {
         Rank rank = plain;
         rank.options.far.network = &watched;
         const auto transport = create(rank);
-        await([&] { return transport->failure().has_value(); });
+        CHECK_OK(run(*transport, call_number(1), Way::mailbox));
         rank.meeting.barrier();
+        if (rank.rank == 0) {
+            const std::lock_guard guard(memory_network::living().mutex);
+            for (const auto &[end, _] : memory_network::living().ends)
+                if (!end->peers[0]) failing = end;
+        } else {
+            CHECK_OK(begin(*transport, call_number(2), 10s));
+            Done done;
+            while (done) done = transport->wait(0);
+            CHECK(std::string(done.error().text).find("memory") != std::string::npos);
+        }
+        rank.meeting.barrier();
+        failing = nullptr;
     });
 }
 

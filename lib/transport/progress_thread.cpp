@@ -10,8 +10,9 @@ namespace qccl {
 static constexpr auto between_looks = std::chrono::milliseconds(100);
 
 Result<std::unique_ptr<ProgressThread>> ProgressThread::start(RemoteEndpoint &remote,
-                                                              SharedError &shared_error) {
-    std::unique_ptr<ProgressThread> progress_thread(new ProgressThread(remote, shared_error));
+                                                              AfterLook after_look) {
+    std::unique_ptr<ProgressThread> progress_thread(
+        new ProgressThread(remote, std::move(after_look)));
     QCCL_TRY(progress_thread->thread_,
              ServiceThread::start("qccl-progress", [raw = progress_thread.get()] { raw->run(); }));
     return progress_thread;
@@ -35,7 +36,7 @@ void ProgressThread::run() {
             remote_.progress();
             return {};
         });
-        if (!progressed) (void)shared_error_.set_once(progressed.error());
+        after_look_(progressed);
     }
 }
 

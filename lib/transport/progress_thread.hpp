@@ -7,16 +7,19 @@
 #include "transport/remote_endpoint.hpp"
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
 namespace qccl {
 
 class ProgressThread {
 public:
-    // `remote` and `shared_error` outlive the object. An exception in the thread fails the
-    // communicator.
+    // Called by the thread after each look at the network. `progressed` is an error if an exception
+    // ended the look.
+    using AfterLook = std::function<void(const Done &progressed)>;
+    // `remote`, and what `after_look` refers to, outlive the object.
     static Result<std::unique_ptr<ProgressThread>> start(RemoteEndpoint &remote,
-                                                         SharedError &shared_error);
+                                                         AfterLook after_look);
     ~ProgressThread();
 
     // Between the two the rank itself progresses the network. Each costs the rank one store.
@@ -24,12 +27,12 @@ public:
     void call_ends() { is_in_call_.store(false, std::memory_order_relaxed); }
 
 private:
-    ProgressThread(RemoteEndpoint &remote, SharedError &shared_error)
-        : remote_(remote), shared_error_(shared_error) {}
+    ProgressThread(RemoteEndpoint &remote, AfterLook after_look)
+        : remote_(remote), after_look_(std::move(after_look)) {}
     void run();
 
     RemoteEndpoint &remote_;
-    SharedError &shared_error_;
+    const AfterLook after_look_;
     std::atomic<bool> is_in_call_{false};
     std::mutex mutex_;
     std::condition_variable leaving_;

@@ -37,6 +37,8 @@ bool is_valid_batch(std::span<const std::byte> batch) {
 
 bool RemoteEndpoint::has_matched_data_from(uint32_t peer) const {
     const std::lock_guard guard(mutex_);
+    const auto is_of_peer = [&](const UnexpectedMessage &slot) { return slot.header.from == peer; };
+    if (std::ranges::any_of(slot_pulls_, is_of_peer)) return true;
     return std::any_of(
         unexpected_[peer].begin(), unexpected_[peer].end(), [&](const UnexpectedMessage &message) {
             return message.is_matched && message.header.call.call == history_.current().call;

@@ -28,6 +28,12 @@ void raise(std::atomic<uint64_t> &value, uint64_t to) {
 
 } // namespace
 
+RemoteEndpoint::~RemoteEndpoint() {
+    for (const UnexpectedQueue &queue : unexpected_)
+        for (const UnexpectedMessage &message : queue)
+            if (message.handle) network_.discard(message.handle);
+}
+
 NetworkEvents RemoteEndpoint::events() {
     return {
         .context = this,

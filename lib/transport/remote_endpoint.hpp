@@ -23,6 +23,8 @@ public:
           most_unacked_(most_unacked(peer_table.remote_ranks.size())),
           unexpected_(peer_table.size()), peer_states_(peer_table.size()) {}
     RemoteEndpoint(const RemoteEndpoint &) = delete;
+    // Gives the network the bytes back that no receive has asked for.
+    ~RemoteEndpoint();
 
     // Bytes that a rank may send to one peer without an acknowledgement: until the peer consumes
     // them they lie in the peer's heap.

@@ -52,7 +52,12 @@ Done SharedTransport::use(Network network, uint64_t session) {
     else
         name_.append("+").append(network.name());
     remote_->use(std::move(network), session);
-    QCCL_TRY(progress_thread_, ProgressThread::start(*remote_, shared_error_));
+    // This rank passes on a failure that it finds or receives while it is in no call: others wait
+    // for calls that it may not make for hours.
+    QCCL_TRY(progress_thread_, ProgressThread::start(*remote_, [this](const Done &progressed) {
+                 if (!progressed) (void)shared_error_.set_once(progressed.error());
+                 if (const auto failure = shared_error_.failure()) spread(*failure);
+             }));
     return {};
 }
 

@@ -130,7 +130,7 @@ void answer_wireups(NetworkEnd &end) {
         take_wireup(end);
         const ucs_status_t status = listen(end);
         for (NetworkEnd::Peer &peer : end.peers)
-            if (status != UCS_OK && !peer.is_settled) lose(peer, status);
+            if (status != UCS_OK && !peer.is_settled && !peer.address.empty()) lose(peer, status);
     }
 }
 
