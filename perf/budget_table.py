@@ -17,6 +17,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy
@@ -54,14 +55,25 @@ def free_port():
             return port
 
 
-def await_all(started):
-    """What they say; when one fails the others are ended, which would wait for it."""
-    while any(process.poll() is None for process in started):
-        if any(process.poll() not in (None, 0) for process in started):
-            for process in started:
-                process.terminate()
-        time.sleep(0.01)
-    return [process.communicate() for process in started]
+def await_all(command, environments):
+    """What rank 0 prints. When a rank fails, the others, which would wait for it, are ended, and so is this program."""
+    with contextlib.ExitStack() as files:
+        outs, errs = ([files.enter_context(tempfile.TemporaryFile("w+")) for _ in environments] for _ in range(2))
+        started = [subprocess.Popen(command, env=one, stdout=out, stderr=err, text=True) for one, out, err in zip(environments, outs, errs)]
+        failed = None
+        while failed is None and any(process.poll() is None for process in started):
+            failed = next((rank for rank, process in enumerate(started) if process.poll() not in (None, 0)), None)
+            time.sleep(0.01)
+        for process in started:
+            if failed is not None:
+                process.kill()
+            process.wait()
+        failed = next((rank for rank, process in enumerate(started) if process.returncode != 0), None) if failed is None else failed
+        for file in outs + errs:
+            file.seek(0)
+        if failed is not None:
+            sys.exit(errs[failed].read().strip() or f"rank {failed} ended with status {started[failed].returncode}")
+        return outs[0].read()
 
 
 def ended(command, **more):
@@ -110,15 +122,10 @@ class Data:
         command = [str(word) for word in (self.tool("qccl-perf"), "all_reduce", "--input", self.folder / "rank%r.npy", "--codec",
                                           f"auto:nmse={error}", *QUICK)]
         port = free_port()
-        started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                    env=environment(RANK=rank, WORLD_SIZE=self.ranks, MASTER_ADDR="localhost", QCCL_PORT=port,
-                                                    QCCL_HOSTID=f"host {rank}", QCCL_LINK_RATE=self.given.rate,
-                                                    QCCL_UCX_DEVICES="lo", QCCL_SOCKET_IFNAME="lo"))
-                   for rank in range(self.ranks)]
-        said = await_all(started)
-        if wrong := [text for process, (_, text) in zip(started, said) if process.returncode > 0]:
-            sys.exit(wrong[0])
-        return row_of(said[0][0])[0]
+        environments = [environment(RANK=rank, WORLD_SIZE=self.ranks, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank}",
+                                    QCCL_LINK_RATE=self.given.rate, QCCL_UCX_DEVICES="lo", QCCL_SOCKET_IFNAME="lo")
+                        for rank in range(self.ranks)]
+        return row_of(await_all(command, environments))[0]
 
     def row(self, error):
         chosen = self.run_auto(error)

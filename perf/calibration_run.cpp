@@ -197,6 +197,9 @@ public:
 
 private:
     Done measure_calls() {
+        // Ranks that are started by hand may say different sizes; rank 0 decides for all.
+        QCCL_TRY(const std::vector<uint64_t> largest, gather(rank_group_, largest_));
+        largest_ = largest.front();
         steps_ += rated_codecs().size();
         QCCL_TRY(measure_bands(bands));
         // Ranks measure different times, so rank 0 decides for all.
@@ -210,9 +213,10 @@ private:
     // link no algorithm is much faster than that ring.
     bool waits_for_wire() const {
         if (machine_.hosts() == 1) return false;
-        return std::ranges::any_of(calls_, [](const MeasuredCall &call) {
+        const double share = std::min(1.0, static_cast<double>(largest_) / (16.0 * mebibyte));
+        return std::ranges::any_of(calls_, [&](const MeasuredCall &call) {
             return call.codec.is_lossless() && spec(call.algorithm) == "ring" &&
-                   call.out_of_place() > most_fast_ns;
+                   call.out_of_place() > share * most_fast_ns;
         });
     }
 
@@ -334,7 +338,7 @@ private:
     const qcclComm_t comm_;
     const Machine &machine_;
     const Calibration &known_;
-    const uint64_t largest_;
+    uint64_t largest_;
     const TellStep &tell_;
     std::vector<MeasuredCall> calls_;
     uint64_t step_ = 0, steps_ = 0;

@@ -31,7 +31,7 @@ inline constexpr uint64_t largest_calibrated = uint64_t{64} << 20;
 inline constexpr uint64_t least_largest_calibrated = uint64_t{64} << 10;
 
 // All ranks call this together; it blocks until all are done. `largest` limits the bytes of a
-// vector and is equal on all ranks. Only rank 0 uses `known` (figures that other jobs of this
+// vector; rank 0's counts. Only rank 0 uses `known` (figures that other jobs of this
 // machine have found) and `tell`, and only rank 0 gets a result that is not empty. The copy rate is
 // measured among the ranks of one host if none shares a core or no rate is known; otherwise the
 // known rate stays.
