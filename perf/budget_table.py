@@ -8,21 +8,20 @@ codec with the fewest bits that auto could have chosen and that keeps the error 
 data. ok: the error is kept, and with at most --slack bits more. Ends with 1 if a row is not.
 """
 import argparse
-import contextlib
 import json
+import math
 import os
 import pathlib
-import random
 import re
-import socket
+import signal
 import subprocess
 import sys
-import tempfile
-import time
 
 import numpy
 
-FIXED_PORTS = (20000, 32000)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+from launchers import free_port, start_by_hand  # noqa: E402
+
 ERRORS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 QUICK = ("-n", "1", "-w", "0", "-m", "1", "--lossless", "0", "--json", "-")
 OTHERS = ("RANK", "WORLD_SIZE", "MASTER_", "PMI_", "PMIX_", "OMPI_", "SLURM_", "QCCL_")
@@ -44,36 +43,6 @@ def arguments():
 def environment(**more):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     return {**clean, **{name: str(value) for name, value in more.items()}}
-
-
-def free_port():
-    """The kernel gives these numbers to no connection of another job that asks for any, so that this one stays free."""
-    while True:
-        port = random.randrange(*FIXED_PORTS)
-        with contextlib.suppress(OSError), socket.socket() as one:
-            one.bind(("", port))
-            return port
-
-
-def await_all(command, environments):
-    """What rank 0 prints. When a rank fails, the others, which would wait for it, are ended, and so is this program."""
-    with contextlib.ExitStack() as files:
-        outs, errs = ([files.enter_context(tempfile.TemporaryFile("w+")) for _ in environments] for _ in range(2))
-        started = [subprocess.Popen(command, env=one, stdout=out, stderr=err, text=True) for one, out, err in zip(environments, outs, errs)]
-        failed = None
-        while failed is None and any(process.poll() is None for process in started):
-            failed = next((rank for rank, process in enumerate(started) if process.poll() not in (None, 0)), None)
-            time.sleep(0.01)
-        for process in started:
-            if failed is not None:
-                process.kill()
-            process.wait()
-        failed = next((rank for rank, process in enumerate(started) if process.returncode != 0), None) if failed is None else failed
-        for file in outs + errs:
-            file.seek(0)
-        if failed is not None:
-            sys.exit(errs[failed].read().strip() or f"rank {failed} ended with status {started[failed].returncode}")
-        return outs[0].read()
 
 
 def ended(command, **more):
@@ -125,7 +94,12 @@ class Data:
         environments = [environment(RANK=rank, WORLD_SIZE=self.ranks, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank}",
                                     QCCL_LINK_RATE=self.given.rate, QCCL_UCX_DEVICES="lo", QCCL_SOCKET_IFNAME="lo")
                         for rank in range(self.ranks)]
-        return row_of(await_all(command, environments))[0]
+        done = start_by_hand([command] * self.ranks, environments, patience=math.inf, ends_with_first_failure=True)
+        failed = [(rank, status, said.strip()) for rank, (status, _, said) in enumerate(done) if status != 0]
+        if failed:  # rather one that was not killed because another had failed
+            rank, status, said = min(failed, key=lambda each: each[1] == -signal.SIGKILL)
+            sys.exit(said or f"rank {rank} ended with status {status}")
+        return row_of(done[0][1])[0]
 
     def row(self, error):
         chosen = self.run_auto(error)

@@ -384,7 +384,7 @@ def arguments():
     measuring.add_argument("--collectives", type=words(COLLECTIVES), default=list(COLLECTIVES), metavar="LIST",
                            help=f"of {', '.join(COLLECTIVES)} (all)")
     measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
-    measuring.add_argument("--smallest", type=size, default=8, metavar="BYTES", 
+    measuring.add_argument("--smallest", type=size, default=8, metavar="BYTES",
                            help="leave out the bands that begin below it, at 8, 64, 64K, 4M or 64M (8)")
     measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
     measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds; at 1 Gbit/s, of sizes up to 1M (3)")

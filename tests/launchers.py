@@ -50,19 +50,21 @@ def launch(name, *command):
     return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def start_by_hand(commands, environments, patience=90):
-    """(exit status, standard output, standard error) of a process for each; after `patience` those that still run are killed."""
+def start_by_hand(commands, environments, patience=90, ends_with_first_failure=False):
+    """(exit status, standard output, standard error) of a process for each. Those that still run after `patience` are killed, and,
+    where that is asked for, those that would wait for one that has failed."""
     with contextlib.ExitStack() as files:
         outs, errs = ([files.enter_context(tempfile.TemporaryFile("w+")) for _ in commands] for _ in range(2))
         started = [subprocess.Popen(command, env=one, stdout=out, stderr=err, text=True)
                    for command, one, out, err in zip(commands, environments, outs, errs, strict=True)]
         end = time.monotonic() + patience
+        while any(process.poll() is None for process in started) and time.monotonic() < end:
+            if ends_with_first_failure and any(process.poll() for process in started):
+                break
+            time.sleep(0.01)
         for process in started:
-            try:
-                process.wait(max(0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
         for file in outs + errs:
             file.seek(0)
         return [(process.returncode, out.read(), err.read()) for process, out, err in zip(started, outs, errs)]
