@@ -202,7 +202,7 @@ QCCL_DEVICE void for_each_marked(const S &of, uint64_t tile, See &&see) {
     uint32_t marks = load_one<uint8_t>(of.at(of.layout.marks() + first / 64));
 #pragma unroll 1
     for (; marks != 0; marks &= marks - 1) {
-        const uint64_t place = first + 8 * static_cast<unsigned>(std::countr_zero(marks));
+        const uint64_t place = first + 8 * lowest_bit(marks);
         const unsigned there = present(place, of.count);
         typename S::Word patterns[8];
         of.load_patterns(place, patterns);

@@ -48,7 +48,8 @@ template <class F> QCCL_ANYWHERE uint32_t mx_code(float x, const MxScale &scale,
 constexpr float mx_power(uint8_t wire) {
     constexpr uint32_t lowest = 0x00400000; // 2^-127, subnormal
     const uint32_t pattern = wire == 0 ? lowest : uint32_t{wire} << 23;
-    return std::bit_cast<float>(wire == MxScale::nan ? float_nan : pattern);
+    if (wire == MxScale::nan) return std::bit_cast<float>(float_nan);
+    return std::bit_cast<float>(pattern);
 }
 
 template <class F> constexpr float mx_value(uint32_t code, uint8_t wire) {

@@ -219,6 +219,16 @@ template <class T> QCCL_DEVICE const T &in_place(const T &argument) {
 #endif
 }
 
+// Returns the number of the lowest bit that is set; there must be one. <bit> is not for kernels:
+// nvcc accepts std::countr_zero and computes something else.
+QCCL_DEVICE unsigned lowest_bit(uint32_t bits) {
+#if defined(__CUDACC__) || defined(__HIP__)
+    return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1;
+#else
+    return static_cast<unsigned>(std::countr_zero(bits));
+#endif
+}
+
 // ---- Arithmetic that has an instruction. If one operand is NaN, or both are zeros of different
 // signs, either operand may be returned.
 

@@ -2,7 +2,8 @@
 
 usage: gpu_resources_test.py REPORT...
 
-A value that does not fit into registers goes to memory and back, at the cost of what the kernel is there for. AMD's scalar
+A value that does not fit into registers goes to memory and back, at the cost of what the kernel is there for. A stack frame
+may also be the only sign that nvcc takes the address of a constant of the host, which no GPU has. AMD's scalar
 registers are another matter: they are kept in vector registers where they are too many, and touch no memory.
 """
 import pathlib
@@ -14,7 +15,6 @@ KERNEL = re.compile(r"_ZN4qccl3gpu\d+(\w+?)ENS_5BatchE")
 # One line for each kernel, beside it the lines that say what it needs.
 NVIDIA = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'(.*?)(?=Compiling entry|\Z)", re.S)
 NVIDIA_MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-RETURN_BYTES = 8  # of a stack frame: where the call of a division's rare cases returns to
 AMD = re.compile(r"Function Name: (\w+)(.*?)(?=Function Name|\Z)", re.S)
 AMD_MEMORY = re.compile(r"(?:VGPRs Spill|ScratchSize \[bytes/lane\]): (\d+)")
 
@@ -23,10 +23,7 @@ def kernels_of(report):
     """Name of each kernel, for whom, and the bytes or values that it keeps in memory."""
     text = report.read_text()
     for name, target, rest in NVIDIA.findall(text):
-        in_memory = [int(number) for found in NVIDIA_MEMORY.findall(rest)[:1] for number in found]
-        if in_memory and in_memory[0] == RETURN_BYTES:
-            in_memory[0] = 0
-        yield name, target, in_memory
+        yield name, target, [int(number) for found in NVIDIA_MEMORY.findall(rest)[:1] for number in found]
     for name, rest in AMD.findall(text):
         yield name, report.stem.split("_")[-1], [int(number) for number in AMD_MEMORY.findall(rest)]
 

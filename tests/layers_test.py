@@ -36,6 +36,8 @@ IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|
                     r"\b(getenv|environ|clock_gettime)\b")
 VENDOR = re.compile(r"\b(cuda|hip|rocm|hsa|cu|nv)_?[A-Z]\w*|\b(CUDA|HIP|CU|ROCM)_\w+|\b(cuda|hip|rocm)\b")
 VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "kernels/runtime_cuda.hpp", "kernels/runtime_hip.hpp", "lib/device/loader.cpp")
+PORT = "kernels/port.hpp"
+BIT_COUNTS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|floor|ceil)|has_single_bit|rot[lr])\b|\b__builtin_(ctz|clz|popcount|ffs)\w*")
 SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
@@ -174,6 +176,24 @@ class Layers(unittest.TestCase):
                 seen[name] = path
         self.assertIn("qccl::Transport", seen)
         self.complain(found, "types that stand twice")
+
+    def test_kernels_of_gpus_count_no_bits_by_the_standard_library(self):
+        """nvcc compiles std::countr_zero and its kin for a GPU without a word, and into something else."""
+        read, found = {"kernels/codec_kernels.cu"}, []
+        todo = list(read)
+        while todo:
+            path = todo.pop()
+            for _, target in included_by(path):
+                if target not in read:
+                    read.add(target)
+                    todo.append(target)
+            if path == PORT:
+                continue
+            for number, line in enumerate(code_of(path).splitlines(), 1):
+                if BIT_COUNTS.search(line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.assertIn(PORT, read)
+        self.complain(found, f"not for GPUs; what {PORT} has is")
 
     def test_nobody_ends_the_process(self):
         found = []

@@ -73,10 +73,18 @@ public:
     void write(const Bytes &input) { send_.write(input.data(), input.size(), from_); }
     const void *send() const { return send_.data() + from_; }
     void *recv() const { return in_place_ ? send_.data() + to_ : recv_.data(); }
-    bool has_received(const Bytes &wanted) {
+    bool has_received(const Bytes &wanted) { return difference(wanted).empty(); }
+    // Says how what was received differs; empty: not at all.
+    std::string difference(const Bytes &wanted) {
         const std::byte *const got =
             in_place_ ? send_.read(to_ + recv_bytes_) + to_ : recv_.read(recv_bytes_);
-        return wanted.size() == recv_bytes_ && std::equal(wanted.begin(), wanted.end(), got);
+        CHECK_EQ(wanted.size(), recv_bytes_);
+        size_t first = wanted.size(), differing = 0;
+        for (size_t i = wanted.size(); i-- > 0;)
+            if (wanted[i] != got[i]) first = i, differing++;
+        if (differing == 0) return {};
+        return std::to_string(differing) + " bytes of " + std::to_string(wanted.size()) +
+               " are not the slow twin's, the first at " + std::to_string(first);
     }
 
 private:
@@ -95,6 +103,10 @@ void make(const TwinCall &call, CallBuffers &buffers, qcclComm_t comm, qcclStrea
         throw Failure{words_of(call, false) + ": " + qcclGetLastError(comm)};
 }
 
+struct WrongBytes {
+    std::string text;
+};
+
 // Makes one call on one rank and compares the result with the slow twin.
 void compare(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream &stream,
              bool in_place, bool is_synchronous) {
@@ -105,8 +117,18 @@ void compare(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream 
     const bool blocks = is_synchronous || !tested->traits().has_stream_waits;
     make(call, buffers, comm, blocks ? QCCL_STREAM_SYNC : static_cast<qcclStream_t>(stream.get()));
     stream.wait();
-    if (!buffers.has_received(slow_twin(call, inputs)[rank]))
-        throw Failure{words_of(call, in_place) + ": not the slow twin's bytes"};
+    const std::string difference = buffers.difference(slow_twin(call, inputs)[rank]);
+    if (!difference.empty()) throw WrongBytes{words_of(call, in_place) + ": " + difference};
+}
+
+// Does the same and keeps what is wrong, so that the other cases are tried, too.
+void collect(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream &stream,
+             bool in_place, bool is_synchronous, std::string &wrong) {
+    try {
+        compare(call, rank, comm, stream, in_place, is_synchronous);
+    } catch (const WrongBytes &bytes) {
+        wrong += "\n  " + bytes.text;
+    }
 }
 
 void compare_cases(uint32_t ranks, uint64_t rarity) {
@@ -114,11 +136,13 @@ void compare_cases(uint32_t ranks, uint64_t rarity) {
     comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
         Sample sample;
         uint64_t number = 0;
+        std::string wrong;
         each_case(ranks, [&](TwinCall call) {
             if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
             call.number = ++number;
-            compare(call, rank, comm, stream, sample.taken % 3 == 0, sample.taken % 2 == 0);
+            collect(call, rank, comm, stream, sample.taken % 3 == 0, sample.taken % 2 == 0, wrong);
         });
+        if (!wrong.empty()) throw Failure{wrong};
         if (number == 0 && thinning() == 1) throw Failure{"no case was taken"};
     });
 }
@@ -135,13 +159,15 @@ void large_vectors_are_cut() {
         comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
             TwinCall call{.count = is_emulated() ? 60'013 : 3'000'013 / thinning(), .ranks = ranks};
             call.number = 0;
+            std::string wrong;
             for (const char *algorithm : {"ring", "direct"})
                 for (const char *codec : {"none", "int8", "int4", "topk"}) {
                     call.algorithm = algorithm;
                     call.codec = *parse_codec(codec);
                     call.number++;
-                    compare(call, rank, comm, stream, call.number % 2 == 0, false);
+                    collect(call, rank, comm, stream, call.number % 2 == 0, false, wrong);
                 }
+            if (!wrong.empty()) throw Failure{wrong};
         });
     }
 }

@@ -1,8 +1,9 @@
 // Tests the kernels of the GPU that the argument or QTEST_DEVICE names against the CPU's, byte for
 // byte: every codec and type, over many kinds of values. QTEST_VALUES sets the total number of
 // values; a chunk has up to four million. Host threads share the values, each with its own stream.
-// A first test checks that a kernel's first launch and private memory do not wait for another
-// stream that is blocked in a stream wait.
+// Other tests check that a kernel's first launch, private memory and all else that calls need do
+// not wait for another stream that is blocked in a stream wait. QTEST_SANITIZER=1 leaves them out:
+// NVIDIA's sanitizer has each launch wait for all others.
 #include "golden_cases.hpp"
 #include "real_gpu_kit.hpp"
 #include "thinning.hpp"
@@ -10,6 +11,7 @@
 #include "kernels/kernel_launcher.hpp"
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -52,9 +54,11 @@ public:
     explicit Bench(uint64_t seed) : seed_(splitmix64(seed)) {}
 
     void run(const Task &task, uint64_t values) {
+        // Chunks have odd lengths and take the kinds of values in turn, each of them once at least.
+        const uint64_t longest =
+            std::clamp<uint64_t>(values / std::size(golden::kinds), 1, most_in_a_chunk);
         for (uint64_t done = 0; done < values;) {
-            // Chunks have odd lengths, and take the kinds of values in turn.
-            const uint64_t most = std::min(values - done, most_in_a_chunk);
+            const uint64_t most = std::min(values - done, longest);
             const uint64_t count = most - (most > 4000 ? draw() % 2000 : 0);
             kind_ = golden::kinds[turn_++ % std::size(golden::kinds)];
             if (task.codec)
@@ -95,11 +99,23 @@ private:
     static const Kernels &reference(uint64_t count) {
         return count <= slow_reference_up_to ? scalar_kernels() : best_kernels();
     }
-    [[noreturn]] void differs(const char *what, const std::string &codec, DataType type,
-                              uint64_t count) const {
+    // Fails if the GPU's memory does not hold these bytes.
+    void expect(GuardedMemory &memory, const Bytes &wanted, const char *what,
+                const std::string &codec, DataType type, uint64_t count) const {
+        const auto *const got = memory.read(wanted.size());
+        const auto first = std::mismatch(wanted.begin(), wanted.end(), got);
+        if (first.first == wanted.end()) return;
+        size_t wrong = 0;
+        for (size_t i = 0; i < wanted.size(); i++) wrong += wanted[i] != got[i] ? 1 : 0;
+        char where[96];
+        std::snprintf(where, sizeof where,
+                      ": byte %zu is %02x, not the CPU's %02x; %zu of %zu differ",
+                      static_cast<size_t>(first.first - wanted.begin()),
+                      std::to_integer<unsigned>(*first.second),
+                      std::to_integer<unsigned>(*first.first), wrong, wanted.size());
         throw qtest::Failure{std::string(what) + " " + codec + " of " + std::to_string(count) +
                              " " + name(type) + ", kind " +
-                             std::to_string(static_cast<int>(kind_)) + ": not the CPU's bytes"};
+                             std::to_string(static_cast<int>(kind_)) + where};
     }
     void compare_chunk(const Codec &codec, DataType type, uint64_t count);
     void compare_sums(const ChunkRange &range, const GuardedMemory &payload, const Bytes &wanted);
@@ -137,11 +153,11 @@ void Bench::compare_chunk(const Codec &codec, DataType type, uint64_t count) {
     on_gpu([&](KernelLauncher &launcher) {
         return launcher.encode(range, noise, type, source.data(), payload.data());
     });
-    if (!payload.holds(wanted.data(), wanted.size())) differs("encode", spec(codec), type, count);
+    expect(payload, wanted, "encode", spec(codec), type, count);
     on_gpu([&](KernelLauncher &launcher) {
         return launcher.decode(range, payload.data(), type, target.data());
     });
-    if (!target.holds(decoded.data(), decoded.size())) differs("decode", spec(codec), type, count);
+    expect(target, decoded, "decode", spec(codec), type, count);
     compare_sums(range, payload, wanted);
     if (KernelLauncher::can_fuse(codec, type)) compare_hop(range, payload, wanted, noise);
     scratch_ = {};
@@ -159,8 +175,7 @@ void Bench::compare_sums(const ChunkRange &range, const GuardedMemory &payload,
         on_gpu([&](KernelLauncher &launcher) {
             return launcher.decode_add(range, op, payload.data(), on_device.data());
         });
-        if (!on_device.holds(sums.data(), sums.size()))
-            differs("decode_add", spec(*range.codec), range.type, range.count);
+        expect(on_device, sums, "decode_add", spec(*range.codec), range.type, range.count);
     }
 }
 
@@ -183,8 +198,7 @@ void Bench::compare_hop(const ChunkRange &range, const GuardedMemory &payload,
         return launcher.decode_add_encode(range, RedOp::avg, divisor, payload.data(), range.type,
                                           addends.data(), noise, result.data());
     });
-    if (!result.holds(wanted.data(), wanted.size()))
-        differs("decode_add_encode", spec(*range.codec), range.type, range.count);
+    expect(result, wanted, "decode_add_encode", spec(*range.codec), range.type, range.count);
 }
 
 void Bench::compare_plain(DataType type, uint64_t count) {
@@ -208,9 +222,8 @@ void Bench::compare_plain(DataType type, uint64_t count) {
             QCCL_TRY(launcher.flush());
             return launcher.copy(type, narrow.data(), accumulator, sums.data(), count);
         });
-        if (!sums.holds(wanted.data(), bytes)) differs("reduce", name(op), type, count);
-        if (!narrow.holds(narrowed.data(), narrowed.size()))
-            differs("copy after", name(op), type, count);
+        expect(sums, wanted, "reduce", name(op), type, count);
+        expect(narrow, narrowed, "copy after", name(op), type, count);
     }
 }
 
@@ -246,27 +259,183 @@ void nothing_waits_for_a_blocked_stream() {
     tested->destroy_stream_wait(*gate);
 }
 
+// A stream that a word of the host blocks, again and again.
+class Gate {
+public:
+    Gate() {
+        const auto word = tested->create_stream_wait();
+        CHECK_OK(word);
+        word_ = *word;
+    }
+    ~Gate() { tested->destroy_stream_wait(word_); }
+    Gate(const Gate &) = delete;
+    void close() { CHECK_OK(tested->await_stream_wait(stream_.get(), word_, ++value_)); }
+    void open() {
+        std::atomic_ref(*word_).store(value_);
+        stream_.wait();
+    }
+
+private:
+    const Stream stream_;
+    uint32_t *word_ = nullptr;
+    uint32_t value_ = 0;
+};
+
+// Runs `operation` while streams are blocked. Returns whether it has ended without them.
+bool ends_beside(const std::vector<std::unique_ptr<Gate>> &gates,
+                 const std::function<void()> &operation) {
+    for (const auto &gate : gates) gate->close();
+    std::atomic<bool> has_ended = false;
+    std::thread thread([&] {
+        operation();
+        has_ended = true;
+    });
+    for (int i = 0; i < 300 && !has_ended; i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool is_free = has_ended;
+    for (const auto &gate : gates) gate->open();
+    thread.join();
+    return is_free;
+}
+
+// Creates streams of either priority beside one that is blocked, and launches a kernel in each.
+// Prints how many are created, and how many kernels run, before one waits: a GPU has a limited
+// number of queues for the streams of a process (CUDA_DEVICE_MAX_CONNECTIONS).
+void streams_have_queues() {
+    if (!tested->traits().has_stream_waits) return;
+    for (const StreamPriority priority : {StreamPriority::usual, StreamPriority::greatest}) {
+        std::vector<std::unique_ptr<Gate>> gates;
+        gates.push_back(std::make_unique<Gate>());
+        std::vector<GpuStream> streams;
+        constexpr size_t most = 48;
+        size_t waited = 0;
+        while (streams.size() < most) {
+            const bool is_free = ends_beside(gates, [&] {
+                const auto made = tested->create_stream(priority);
+                CHECK_OK(made);
+                streams.push_back(*made);
+            });
+            if (!is_free && waited == 0) waited = streams.size();
+            if (waited != 0) break;
+        }
+        while (streams.size() < most) {
+            const auto made = tested->create_stream(priority);
+            CHECK_OK(made);
+            streams.push_back(*made);
+        }
+        size_t behind = 0;
+        for (const GpuStream stream : streams) {
+            const auto launch_and_wait = [&] {
+                CHECK_OK(tested->launch(stream, KernelId::fold_float, 1, Batch{}));
+                CHECK_OK(tested->synchronize(stream));
+            };
+            if (!ends_beside(gates, launch_and_wait)) behind++;
+        }
+        std::printf("beside a blocked stream, %s priority: ",
+                    priority == StreamPriority::usual ? "usual" : "greatest");
+        if (waited == 0)
+            std::printf("%zu streams are created", most);
+        else
+            std::printf("the creation of stream %zu waits", waited);
+        std::printf("; of %zu streams %zu wait\n", most, behind);
+        std::fflush(stdout);
+        for (const GpuStream stream : streams) tested->destroy_stream(stream);
+    }
+}
+
+// Says of everything that the library asks of a GPU whether it waits for streams that are blocked,
+// and fails if that would hold calls up.
+void calls_need_nothing_that_waits() {
+    if (!tested->traits().has_stream_waits) return;
+    constexpr size_t small = 4096, large = size_t{16} << 20, shared_bytes = size_t{64} << 20;
+    std::vector<std::byte> host(size_t{8} << 20);
+    std::vector<GpuStream> streams;
+    GpuMark mark = nullptr;
+    std::byte *shared = nullptr, *few = nullptr, *many = nullptr;
+    std::vector<std::byte *> pinned;
+    const auto made = [](auto result) {
+        CHECK_OK(result);
+        return *result;
+    };
+    const auto create_streams = [&](int count) {
+        while (count-- > 0)
+            streams.push_back(made(tested->create_stream(StreamPriority::greatest)));
+    };
+    struct Operation {
+        const char *what;
+        bool is_for_calls; // else for the beginning or the end of a communicator
+        std::function<void()> run;
+    };
+    const std::vector<Operation> operations = {
+        {"create an event", true, [&] { mark = made(tested->create_mark()); }},
+        {"allocate 4 KiB in order", true, [&] { few = made(tested->allocate_private(small)); }},
+        {"allocate 64 MiB in order", true,
+         [&] { many = made(tested->allocate_private(shared_bytes)); }},
+        {"free 4 KiB in order", true, [&] { tested->free_private(few); }},
+        {"free 64 MiB in order", true, [&] { tested->free_private(many); }},
+        {"pin 8 MiB", true, [&] { CHECK_OK(tested->pin(host.data(), host.size())); }},
+        {"unpin 8 MiB", false, [&] { tested->unpin(host.data()); }},
+        {"create a stream", false, [&] { create_streams(1); }},
+        {"create 16 more streams", false, [&] { create_streams(16); }},
+        {"allocate 4 KiB of pinned memory", false,
+         [&] { pinned.push_back(made(tested->take_pinned(small))); }},
+        {"allocate 16 MiB of pinned memory", false,
+         [&] { pinned.push_back(made(tested->take_pinned(large))); }},
+        {"allocate 64 MiB that others reach", false,
+         [&] { shared = made(tested->pool_acquire(shared_bytes)); }},
+        {"name it", false, [&] { (void)tested->name_memory(shared, shared_bytes); }},
+        {"open the GPU", false, [&] { CHECK_OK(open_gpu(tested->traits().name)); }},
+        {"destroy an event", false, [&] { tested->destroy_mark(mark); }},
+        {"destroy a stream", false,
+         [&] {
+             tested->destroy_stream(streams.back());
+             streams.pop_back();
+         }},
+    };
+    std::string waiting;
+    for (const size_t blocked : {size_t{1}, size_t{8}}) {
+        std::vector<std::unique_ptr<Gate>> gates(blocked);
+        for (auto &gate : gates) gate = std::make_unique<Gate>();
+        std::string all;
+        for (const Operation &operation : operations) {
+            if (ends_beside(gates, operation.run)) continue;
+            all += std::string(all.empty() ? "" : ", ") + operation.what;
+            if (operation.is_for_calls) waiting += std::string("; ") + operation.what;
+        }
+        std::printf("beside %zu blocked streams these wait: %s\n", blocked,
+                    all.empty() ? "none" : all.c_str());
+        for (const GpuStream stream : streams) tested->destroy_stream(stream);
+        streams.clear();
+        tested->pool_release(shared, shared_bytes);
+        tested->leave_pinned(pinned[0], small);
+        tested->leave_pinned(pinned[1], large);
+        pinned.clear();
+    }
+    if (!waiting.empty()) throw qtest::Failure{"what calls need waits" + waiting};
+}
+
 void bytes_are_those_of_the_cpu() {
     const std::vector<Task> tasks = all_tasks();
     const uint64_t each = std::max<uint64_t>(values_asked_for() / tasks.size(), 1);
     std::atomic<size_t> next = 0;
     std::mutex mutex;
-    std::string said;
+    std::vector<std::string> failures; // one for each task that fails
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < std::clamp(std::thread::hardware_concurrency(), 1U, 16U); i++)
         threads.emplace_back([&, i] {
-            try {
-                Bench bench(i);
-                for (size_t task = next++; task < tasks.size(); task = next++)
+            Bench bench(i);
+            for (size_t task = next++; task < tasks.size(); task = next++) {
+                try {
                     bench.run(tasks[task], each);
-            } catch (const qtest::Failure &failure) {
-                const std::lock_guard lock(mutex);
-                if (said.empty()) said = failure.text;
-                next = tasks.size();
+                } catch (const qtest::Failure &failure) {
+                    const std::lock_guard lock(mutex);
+                    failures.push_back(failure.text);
+                }
             }
         });
     threads.clear();
-    if (!said.empty()) throw qtest::Failure{said};
+    for (const std::string &failure : failures) std::printf("%s\n", failure.c_str());
+    CHECK_EQ(failures.size(), size_t{0});
     std::printf("%zu pairs of codec and type, %llu values of each\n", tasks.size(),
                 static_cast<unsigned long long>(each));
 }
@@ -275,9 +444,13 @@ void bytes_are_those_of_the_cpu() {
 
 int main(int argc, char **argv) {
     if (!open_tested(argc, argv)) return skipped;
-    const CMUnitTest tests[] = {QTEST(nothing_waits_for_a_blocked_stream),
-                                QTEST(bytes_are_those_of_the_cpu)};
-    const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
+    const CMUnitTest all[] = {QTEST(nothing_waits_for_a_blocked_stream),
+                              QTEST(calls_need_nothing_that_waits), QTEST(streams_have_queues),
+                              QTEST(bytes_are_those_of_the_cpu)};
+    const CMUnitTest under_sanitizer[] = {QTEST(bytes_are_those_of_the_cpu)};
+    const int failed = std::getenv("QTEST_SANITIZER")
+                           ? cmocka_run_group_tests(under_sanitizer, nullptr, nullptr)
+                           : cmocka_run_group_tests(all, nullptr, nullptr);
     tested.reset();
     return failed;
 }
