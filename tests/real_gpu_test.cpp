@@ -1,6 +1,7 @@
 // Tests collectives on whatever GPU there is. The ranks are threads that share the GPU, each with a
 // stream of its own, and their results are compared with those of the slow twin. Also tests calls
-// that a graph replays. QTEST_FULL=1 runs the whole table of cases, otherwise a sample runs.
+// that a graph replays. Runs with QCCL_SEGMENT=4K, too, for which small calls have many segments in
+// flight. QTEST_FULL=1 runs the whole table of cases, otherwise a sample runs.
 #include "case_table.hpp"
 #include "device_kit.hpp"
 #include "graph_calls.hpp"
@@ -172,6 +173,18 @@ void large_vectors_are_cut() {
     }
 }
 
+// With QCCL_SEGMENT=4K the first call of a communicator has many segments in flight, while the
+// streams of all ranks wait for it. It needs no stream then that the GPU does not have yet: see
+// Engine::open_gpu.
+void first_calls_create_no_streams() {
+    constexpr uint32_t ranks = 8;
+    Comms comms(ranks);
+    comms.on_each([&](uint32_t rank, qcclComm_t comm, const Stream &stream) {
+        const TwinCall call{.algorithm = "direct", .count = 100'003, .ranks = ranks};
+        compare(call, rank, comm, stream, false, false);
+    });
+}
+
 // Every replay of a graph makes its calls again, with the call numbers of that moment.
 void graphs_replay_calls() {
     const GraphCalls graphs;
@@ -205,9 +218,9 @@ void graphs_replay_calls() {
 int main(int argc, char **argv) {
     if (!real_gpu::open_tested(argc, argv)) return real_gpu::skipped;
     const CMUnitTest tests[] = {
-        QTEST(two_ranks_share_the_gpu),   QTEST(four_ranks_share_the_gpu),
-        QTEST(eight_ranks_share_the_gpu), QTEST(large_vectors_are_cut),
-        QTEST(graphs_replay_calls),
+        QTEST(two_ranks_share_the_gpu),       QTEST(four_ranks_share_the_gpu),
+        QTEST(eight_ranks_share_the_gpu),     QTEST(large_vectors_are_cut),
+        QTEST(first_calls_create_no_streams), QTEST(graphs_replay_calls),
     };
     const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     tested.reset();

@@ -260,17 +260,17 @@ void nothing_waits_for_a_blocked_stream() {
 }
 
 // A stream that a word of the host blocks, again and again.
-class Gate {
+class BlockedStream {
 public:
-    Gate() {
+    BlockedStream() {
         const auto word = tested->create_stream_wait();
         CHECK_OK(word);
         word_ = *word;
     }
-    ~Gate() { tested->destroy_stream_wait(word_); }
-    Gate(const Gate &) = delete;
-    void close() { CHECK_OK(tested->await_stream_wait(stream_.get(), word_, ++value_)); }
-    void open() {
+    ~BlockedStream() { tested->destroy_stream_wait(word_); }
+    BlockedStream(const BlockedStream &) = delete;
+    void block() { CHECK_OK(tested->await_stream_wait(stream_.get(), word_, ++value_)); }
+    void go_on() {
         std::atomic_ref(*word_).store(value_);
         stream_.wait();
     }
@@ -282,9 +282,9 @@ private:
 };
 
 // Runs `operation` while streams are blocked. Returns whether it has ended without them.
-bool ends_beside(const std::vector<std::unique_ptr<Gate>> &gates,
+bool ends_beside(const std::vector<std::unique_ptr<BlockedStream>> &blocked_streams,
                  const std::function<void()> &operation) {
-    for (const auto &gate : gates) gate->close();
+    for (const auto &blocked : blocked_streams) blocked->block();
     std::atomic<bool> has_ended = false;
     std::thread thread([&] {
         operation();
@@ -293,7 +293,7 @@ bool ends_beside(const std::vector<std::unique_ptr<Gate>> &gates,
     for (int i = 0; i < 300 && !has_ended; i++)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool is_free = has_ended;
-    for (const auto &gate : gates) gate->open();
+    for (const auto &blocked : blocked_streams) blocked->go_on();
     thread.join();
     return is_free;
 }
@@ -304,13 +304,13 @@ bool ends_beside(const std::vector<std::unique_ptr<Gate>> &gates,
 void streams_have_queues() {
     if (!tested->traits().has_stream_waits) return;
     for (const StreamPriority priority : {StreamPriority::usual, StreamPriority::greatest}) {
-        std::vector<std::unique_ptr<Gate>> gates;
-        gates.push_back(std::make_unique<Gate>());
+        std::vector<std::unique_ptr<BlockedStream>> blocked_streams;
+        blocked_streams.push_back(std::make_unique<BlockedStream>());
         std::vector<GpuStream> streams;
         constexpr size_t most = 48;
         size_t waited = 0;
         while (streams.size() < most) {
-            const bool is_free = ends_beside(gates, [&] {
+            const bool is_free = ends_beside(blocked_streams, [&] {
                 const auto made = tested->create_stream(priority);
                 CHECK_OK(made);
                 streams.push_back(*made);
@@ -329,7 +329,7 @@ void streams_have_queues() {
                 CHECK_OK(tested->launch(stream, KernelId::fold_float, 1, Batch{}));
                 CHECK_OK(tested->synchronize(stream));
             };
-            if (!ends_beside(gates, launch_and_wait)) behind++;
+            if (!ends_beside(blocked_streams, launch_and_wait)) behind++;
         }
         std::printf("beside a blocked stream, %s priority: ",
                     priority == StreamPriority::usual ? "usual" : "greatest");
@@ -343,73 +343,89 @@ void streams_have_queues() {
     }
 }
 
-// Says of everything that the library asks of a GPU whether it waits for streams that are blocked,
-// and fails if that would hold calls up.
-void calls_need_nothing_that_waits() {
-    if (!tested->traits().has_stream_waits) return;
-    constexpr size_t small = 4096, large = size_t{16} << 20, shared_bytes = size_t{64} << 20;
-    std::vector<std::byte> host(size_t{8} << 20);
-    std::vector<GpuStream> streams;
-    GpuMark mark = nullptr;
-    std::byte *shared = nullptr, *few = nullptr, *many = nullptr;
-    std::vector<std::byte *> pinned;
-    const auto made = [](auto result) {
-        CHECK_OK(result);
-        return *result;
-    };
-    const auto create_streams = [&](int count) {
-        while (count-- > 0)
-            streams.push_back(made(tested->create_stream(StreamPriority::greatest)));
-    };
+// What the library asks of a GPU, and what it has got.
+class Requests {
+public:
     struct Operation {
         const char *what;
         bool is_for_calls; // else for the beginning or the end of a communicator
         std::function<void()> run;
     };
-    const std::vector<Operation> operations = {
-        {"create an event", true, [&] { mark = made(tested->create_mark()); }},
-        {"allocate 4 KiB in order", true, [&] { few = made(tested->allocate_private(small)); }},
-        {"allocate 64 MiB in order", true,
-         [&] { many = made(tested->allocate_private(shared_bytes)); }},
-        {"free 4 KiB in order", true, [&] { tested->free_private(few); }},
-        {"free 64 MiB in order", true, [&] { tested->free_private(many); }},
-        {"pin 8 MiB", true, [&] { CHECK_OK(tested->pin(host.data(), host.size())); }},
-        {"unpin 8 MiB", false, [&] { tested->unpin(host.data()); }},
-        {"create a stream", false, [&] { create_streams(1); }},
-        {"create 16 more streams", false, [&] { create_streams(16); }},
-        {"allocate 4 KiB of pinned memory", false,
-         [&] { pinned.push_back(made(tested->take_pinned(small))); }},
-        {"allocate 16 MiB of pinned memory", false,
-         [&] { pinned.push_back(made(tested->take_pinned(large))); }},
-        {"allocate 64 MiB that others reach", false,
-         [&] { shared = made(tested->pool_acquire(shared_bytes)); }},
-        {"name it", false, [&] { (void)tested->name_memory(shared, shared_bytes); }},
-        {"open the GPU", false, [&] { CHECK_OK(open_gpu(tested->traits().name)); }},
-        {"destroy an event", false, [&] { tested->destroy_mark(mark); }},
-        {"destroy a stream", false,
-         [&] {
-             tested->destroy_stream(streams.back());
-             streams.pop_back();
-         }},
-    };
+    std::vector<Operation> operations() {
+        std::vector<Operation> all = for_calls();
+        for (Operation &other : for_communicators()) all.push_back(std::move(other));
+        return all;
+    }
+    ~Requests() {
+        for (const GpuStream stream : streams_) tested->destroy_stream(stream);
+        tested->pool_release(shared_, large);
+        tested->leave_pinned(pinned_, small);
+    }
+
+private:
+    static constexpr size_t small = 4096, large = size_t{64} << 20;
+
+    template <class T> static T made(const Result<T> &result) {
+        CHECK_OK(result);
+        return *result;
+    }
+    void create_streams(int count) {
+        while (count-- > 0)
+            streams_.push_back(made(tested->create_stream(StreamPriority::greatest)));
+    }
+    std::vector<Operation> for_calls() {
+        return {
+            {"create an event", true, [this] { mark_ = made(tested->create_mark()); }},
+            {"allocate 4 KiB", true, [this] { few_ = made(tested->allocate_private(small)); }},
+            {"allocate 64 MiB", true, [this] { many_ = made(tested->allocate_private(large)); }},
+            {"free 4 KiB", true, [this] { tested->free_private(few_); }},
+            {"free 64 MiB", true, [this] { tested->free_private(many_); }},
+            {"pin memory", true, [this] { CHECK_OK(tested->pin(host_.data(), host_.size())); }},
+        };
+    }
+    std::vector<Operation> for_communicators() {
+        return {
+            {"unpin memory", false, [this] { tested->unpin(host_.data()); }},
+            {"create a stream", false, [this] { create_streams(1); }},
+            {"create 16 more streams", false, [this] { create_streams(16); }},
+            {"allocate pinned memory", false,
+             [this] { pinned_ = made(tested->take_pinned(small)); }},
+            {"allocate shared memory", false,
+             [this] { shared_ = made(tested->pool_acquire(large)); }},
+            {"name it", false, [this] { (void)tested->name_memory(shared_, large); }},
+            {"open the GPU", false, [] { CHECK_OK(open_gpu(tested->traits().name)); }},
+            {"destroy an event", false, [this] { tested->destroy_mark(mark_); }},
+            {"destroy a stream", false,
+             [this] {
+                 tested->destroy_stream(streams_.back());
+                 streams_.pop_back();
+             }},
+        };
+    }
+
+    std::vector<std::byte> host_ = std::vector<std::byte>(size_t{8} << 20);
+    std::vector<GpuStream> streams_;
+    GpuMark mark_ = nullptr;
+    std::byte *few_ = nullptr, *many_ = nullptr, *shared_ = nullptr, *pinned_ = nullptr;
+};
+
+// Says of everything that the library asks of a GPU whether it waits for streams that are blocked,
+// and fails if that would hold calls up.
+void calls_need_nothing_that_waits() {
+    if (!tested->traits().has_stream_waits) return;
     std::string waiting;
     for (const size_t blocked : {size_t{1}, size_t{8}}) {
-        std::vector<std::unique_ptr<Gate>> gates(blocked);
-        for (auto &gate : gates) gate = std::make_unique<Gate>();
+        std::vector<std::unique_ptr<BlockedStream>> blocked_streams(blocked);
+        for (auto &stream : blocked_streams) stream = std::make_unique<BlockedStream>();
+        Requests requests;
         std::string all;
-        for (const Operation &operation : operations) {
-            if (ends_beside(gates, operation.run)) continue;
+        for (const Requests::Operation &operation : requests.operations()) {
+            if (ends_beside(blocked_streams, operation.run)) continue;
             all += std::string(all.empty() ? "" : ", ") + operation.what;
             if (operation.is_for_calls) waiting += std::string("; ") + operation.what;
         }
         std::printf("beside %zu blocked streams these wait: %s\n", blocked,
                     all.empty() ? "none" : all.c_str());
-        for (const GpuStream stream : streams) tested->destroy_stream(stream);
-        streams.clear();
-        tested->pool_release(shared, shared_bytes);
-        tested->leave_pinned(pinned[0], small);
-        tested->leave_pinned(pinned[1], large);
-        pinned.clear();
     }
     if (!waiting.empty()) throw qtest::Failure{"what calls need waits" + waiting};
 }

@@ -25,9 +25,17 @@ void sleep_until_reached(const uint32_t *at, uint32_t value) {
 
 constexpr int least_priority = 0, greatest_priority = -5;
 
+// A driver gives a GPU's streams a limited number of queues. A stream that would share a queue is
+// created when the GPU has done all that it has been given.
+constexpr long queues = 32;
+
 qcclEmulatedResult_t create_stream(qcclEmulatedStream_t *stream, unsigned flags, int priority) {
-    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+    return called(asks, [&](Runtime &runtime, Lock &lock) -> Outcome {
         if (!stream || flags > qcclEmulatedStreamNonBlocking) return qcclEmulatedErrorInvalidValue;
+        const int device = self().device;
+        const auto is_here = [&](const auto &known) { return known.second->device == device; };
+        if (std::ranges::count_if(runtime.streams, is_here) >= queues)
+            for (const PointPtr &point : runtime.everything(device)) Workers::wait(lock, point);
         const StreamPtr made = runtime.create_stream(flags == qcclEmulatedStreamDefault);
         made->priority = std::clamp(priority, greatest_priority, least_priority);
         runtime.streams.emplace(made.get(), made);

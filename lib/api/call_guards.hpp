@@ -55,6 +55,9 @@ public:
         uint64_t values = 0; // of the whole vector
         uint64_t unit = 1;   // of samples, as SampleSize::unit
     };
+    // As Engine::open_gpu.
+    Done open_gpu() { return sampler_.open_gpu(); }
+
     // Called before the call runs; samples its values if the call's turn has come. An error comes
     // from the GPU.
     Result<Use> begin(const Program &program, const Call &call);

@@ -50,6 +50,8 @@ Comm::~Comm() {
 }
 
 Done Comm::start_queue(const Settings &settings) {
+    QCCL_TRY(engine_.open_gpu());
+    QCCL_TRY(guards_.open_gpu());
     const bool has_core = parts_.transport->ranks_per_core() <= 1;
     const GpuStreamQueue::Options options{
         .cpu = settings.progress_cpu,

@@ -94,12 +94,19 @@ Done CallSampler::gather(const SampledArea &area, uint64_t run,
     return {};
 }
 
+Done CallSampler::open_gpu() {
+    if (stream_) return {};
+    constexpr size_t bytes = most_values * sizeof(double) * 2;
+    QCCL_TRY(pinned_, PinnedMemory::create(device_.gpu, bytes));
+    pinned_bytes_ = bytes;
+    QCCL_TRY(stream_, OwnStream::create(device_.gpu, StreamPriority::greatest));
+    return {};
+}
+
 Done CallSampler::gather_from_gpu(const std::byte *from, size_t run_bytes,
                                   const std::vector<uint64_t> &places) {
     Gpu &gpu = *device_.gpu;
-    if (!stream_) {
-        QCCL_TRY(stream_, OwnStream::create(device_.gpu, StreamPriority::greatest));
-    }
+    QCCL_TRY(open_gpu());
     if (pinned_bytes_ < values_.size()) {
         QCCL_TRY(pinned_, PinnedMemory::create(device_.gpu, values_.size()));
         pinned_bytes_ = values_.size();

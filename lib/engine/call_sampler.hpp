@@ -55,6 +55,8 @@ class CallSampler {
 public:
     explicit CallSampler(const Device &device) : device_(device) {}
 
+    // Creates what `read` needs on a GPU, as Engine::open_gpu does, for samples of up to 64 KiB.
+    Done open_gpu();
     // Copies the samples of `area` for `measure`. A run that holds a value that is not finite
     // counts as zeros: no codec decides what a sum makes of such values. An error is the GPU's.
     Done read(const SampledArea &area, DataType type, const SampleSize &size, uint64_t turn);

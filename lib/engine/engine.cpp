@@ -43,6 +43,13 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
     return {};
 }
 
+Done Engine::open_gpu() {
+    QCCL_TRY(memory_.gpu->open());
+    if (options_.device_eager_slots.by_rank.empty()) return {};
+    QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_eager_slots));
+    return {};
+}
+
 Done Engine::run(const Program &program, const Call &call) {
     if (options_.tracer) return run_traced(program, call);
     NoTrace none;
@@ -156,9 +163,6 @@ Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace 
 
 Done Engine::run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
-    if (!memory_.gpu_lines) {
-        QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_eager_slots));
-    }
     return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
 }
 

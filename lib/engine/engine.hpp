@@ -79,7 +79,7 @@ struct EngineMemory {
     uint32_t used_slots = 0, used_recv_buffers = 0;
     uint64_t last_call = 0;                 // number of the last call that has begun
     std::span<std::byte> device_outbox;     // as in EngineOptions
-    std::unique_ptr<GpuFastPath> gpu_lines; // made by the first call that uses it
+    std::unique_ptr<GpuFastPath> gpu_lines; // null without eager slots in GPU memory
     // GPU only. The last member, so that no kernel is running when the other members end.
     std::unique_ptr<GpuLanes> gpu;
 };
@@ -97,6 +97,11 @@ public:
         if (device.gpu) memory_.gpu = std::make_unique<GpuLanes>(device.gpu);
         memory_.device_outbox = options.device_outbox;
     }
+
+    // Creates what calls need on the GPU and must not create themselves, because a driver may let
+    // that wait for streams that wait for calls. Once, before the first call; an error is the
+    // GPU's.
+    Done open_gpu();
 
     // Runs the call to its end; one thread at a time. All ranks must run programs compiled for the
     // same work and cut, in the same order. After an error recv is undefined, and the caller must

@@ -6,12 +6,21 @@ namespace qccl {
 // Blocks of one launch for each multiprocessor: as many as fit at once, and some that wait.
 static constexpr unsigned blocks_per_multiprocessor = 4;
 
+Done GpuLanes::open() {
+    while (streams_.size() < streams_kept) {
+        QCCL_TRY(OwnStream stream, OwnStream::create(gpu_, StreamPriority::greatest));
+        streams_.push_back(std::move(stream));
+    }
+    return {};
+}
+
 Done GpuLanes::prepare(uint32_t lanes) {
+    QCCL_TRY(open());
     while (lanes_.size() < lanes) {
         auto lane = std::make_unique<Lane>(launch, blocks_per_multiprocessor *
                                                        gpu_->traits().multiprocessors);
         lane->gpu = gpu_.get();
-        QCCL_TRY(lane->stream, OwnStream::create(gpu_, StreamPriority::greatest));
+        lane->stream = streams_[lanes_.size() % streams_kept].get();
         while (lane->marks.size() < most_under_way) {
             QCCL_TRY(GpuEvent mark, GpuEvent::create(gpu_));
             lane->marks.push_back(std::move(mark));
@@ -23,12 +32,12 @@ Done GpuLanes::prepare(uint32_t lanes) {
 
 Done GpuLanes::launch(void *lane, KernelId kernel, unsigned blocks, const Batch &batch) {
     const Lane &own = *static_cast<Lane *>(lane);
-    return own.gpu->launch(own.stream.get(), kernel, blocks, batch);
+    return own.gpu->launch(own.stream, kernel, blocks, batch);
 }
 
 Done GpuLanes::start(uint32_t number, uint32_t task) {
     Lane &lane = *lanes_[number];
-    QCCL_TRY(lane.marks[lane.started % most_under_way].set(lane.stream.get()));
+    QCCL_TRY(lane.marks[lane.started % most_under_way].set(lane.stream));
     lane.started++;
     lane.under_way.push_back(task);
     under_way_++;
@@ -57,7 +66,7 @@ uint64_t GpuLanes::moved_bytes() const {
 // tell.
 void GpuLanes::drain() {
     for (const auto &lane : lanes_) {
-        (void)gpu_->synchronize(lane->stream.get());
+        (void)gpu_->synchronize(lane->stream);
         lane->done += lane->under_way.size();
         lane->under_way.clear();
     }

@@ -1,6 +1,6 @@
-// The GPU side of a rank's lanes: a stream for each lane, the launcher that fills it, and the tasks
-// that it has not finished. The engine and the interpreter use it, on one thread at a time. Only
-// drain() and the destructor block.
+// The GPU side of a rank's lanes: their streams, the launcher of each, and the tasks that a lane
+// has not finished. The engine and the interpreter use it, on one thread at a time. Only drain()
+// and the destructor block.
 #pragma once
 
 #include "device/gpu_device.hpp"
@@ -21,6 +21,9 @@ public:
     // No launched work is running when this returns.
     ~GpuLanes() { drain(); }
 
+    // Creates the streams, which lanes take in turn. A driver may let the creation of a stream wait
+    // for streams that wait for calls, so this must not happen in a call. An error is the GPU's.
+    Done open();
     // Creates lanes until there are at least `lanes`. An error is the GPU's.
     Done prepare(uint32_t lanes);
 
@@ -40,6 +43,8 @@ public:
     void drain();
 
 private:
+    // As many as calls have lanes unless a person asks for more.
+    static constexpr size_t streams_kept = 4;
     // Enough for the GPU to have its next task when one ends.
     static constexpr size_t most_under_way = 8;
 
@@ -48,7 +53,7 @@ private:
             : launcher(launch, this, most_blocks) {}
 
         Gpu *gpu = nullptr;
-        OwnStream stream;
+        GpuStream stream = nullptr;
         std::vector<GpuEvent> marks;    // task n of the lane has event n mod most_under_way
         std::deque<uint32_t> under_way; // tasks, oldest first
         uint64_t started = 0, done = 0;
@@ -57,6 +62,7 @@ private:
     static Done launch(void *lane, KernelId kernel, unsigned blocks, const Batch &batch);
 
     std::shared_ptr<Gpu> gpu_;
+    std::vector<OwnStream> streams_; // lane n has stream n mod streams_kept
     std::vector<std::unique_ptr<Lane>> lanes_;
     uint64_t under_way_ = 0;
 };
