@@ -128,7 +128,7 @@ class Script(unittest.TestCase):
         tools, build = self.folder / "tools", links_to_the_build(self.folder)
         write_tool(tools / "timeout", "exit 124")
         for allowed, said, status in ((9, "not run: codec_float (stopped when the time was up)", 77),
-                                      (400, "failed: codec_float after 60 s", 1)):
+                                      (400, "failed: codec_float after 40 s", 1)):
             done = script("codecs", PATH=f"{tools}:{os.environ['PATH']}", QTEST_DEVICE="emulated:0", QTEST_BUILD=build,
                           QTEST_RESULTS=self.folder, QTEST_SECONDS=allowed)
             self.assertEqual(done.returncode, status)
