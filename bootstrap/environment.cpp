@@ -1,12 +1,10 @@
 // Bootstrap from a launcher's variables. Rank 0 serves a rendezvous at the address that all ranks
 // expect, once for each communicator, one after the other. join_environment() blocks until all
 // ranks have joined.
-#include "bootstrap/handshake.hpp"
-#include "bootstrap/interfaces.hpp"
 #include "bootstrap/launcher.hpp"
-#include "bootstrap/pmi_client.hpp"
 #include "bootstrap/rendezvous.hpp"
-#include "bootstrap/secret_file.hpp"
+#include "bootstrap/rendezvous_protocol.hpp"
+#include "net/interfaces.hpp"
 
 #include <algorithm>
 #include <cerrno>

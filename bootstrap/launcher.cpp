@@ -1,10 +1,25 @@
-// The table of launchers, and how each of them says where rank 0 listens.
+// The table of launchers, and how each of them says where rank 0 listens. Checks a secret's file,
+// reads it and hashes its content. Sends PMI-1 requests over the descriptor that the process
+// manager has left open.
 #include "bootstrap/launcher.hpp"
 
-#include "base/parse_units.hpp"
+#include "base/system.hpp"
+#include "base/text.hpp"
 #include "bootstrap/rendezvous_state.hpp"
 
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sodium.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 namespace qccl {
+
+// ---- Launchers' variables
 
 namespace {
 
@@ -236,6 +251,126 @@ std::optional<std::string> first_of_node_list(const std::string &list) {
         at = end + 1;
     }
     return first.empty() ? std::nullopt : std::optional(first);
+}
+
+// ---- Secret file
+
+static constexpr off_t fewest_bytes = 16, most_bytes = 64 << 10;
+
+Result<Secret> read_secret_file(const std::string &path) {
+    const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat about {};
+    if (!file.is_open() || fstat(file.number(), &about) != 0)
+        return Error::make(Code::invalid_argument, "cannot read %.120s: %s", path.c_str(),
+                           describe_errno(errno).c_str());
+    if (!S_ISREG(about.st_mode))
+        return Error::make(Code::invalid_argument, "%.120s is no file", path.c_str());
+    if (about.st_mode & S_IRWXO)
+        return Error::make(Code::invalid_argument,
+                           "%.120s can be read or written by others (mode %o), so it is not "
+                           "secret; chmod o= %.120s",
+                           path.c_str(), about.st_mode & 07777, path.c_str());
+    if (about.st_size < fewest_bytes || about.st_size > most_bytes)
+        return Error::make(
+            Code::invalid_argument, "%.120s holds %lld bytes; a secret has %lld to %lld",
+            path.c_str(), static_cast<long long>(about.st_size),
+            static_cast<long long>(fewest_bytes), static_cast<long long>(most_bytes));
+    std::vector<unsigned char> content(static_cast<size_t>(about.st_size));
+    size_t got = 0;
+    while (got < content.size()) {
+        const ssize_t piece = read(file.number(), content.data() + got, content.size() - got);
+        if (piece < 0 && errno == EINTR) continue;
+        if (piece <= 0)
+            return Error::make(Code::system_error, "cannot read %.120s: %s", path.c_str(),
+                               piece < 0 ? strerror(errno) : "it became shorter");
+        got += static_cast<size_t>(piece);
+    }
+    Secret secret;
+    crypto_generichash(reinterpret_cast<unsigned char *>(secret.data()), secret.size(),
+                       content.data(), content.size(), nullptr, 0);
+    sodium_memzero(content.data(), content.size());
+    return secret;
+}
+
+// ---- Process manager
+
+namespace {
+
+constexpr size_t longest_line = 4096;
+constexpr const char *key = "qccl-rendezvous";
+
+class Manager {
+public:
+    Manager(int connection, TimePoint deadline) : connection_(connection), deadline_(deadline) {}
+
+    // Sends a request and returns the answer, which must have the expected command and no error.
+    Result<std::string> ask(const std::string &question, const char *expected) {
+        QCCL_TRY(say(question + "\n"));
+        QCCL_TRY(const std::string answer, hear());
+        const std::string result = value_of(answer, "rc");
+        if (value_of(answer, "cmd") == expected && (result.empty() || result == "0")) return answer;
+        return Error::make(Code::system_error, "the process manager answers \"%.60s\" to \"%.60s\"",
+                           answer.c_str(), question.c_str());
+    }
+
+    // Returns the value of `name` in a line such as "cmd=x kvsname=y"; empty if it is not there.
+    static std::string value_of(const std::string &line, const std::string &name) {
+        for (size_t at = 0; at < line.size();) {
+            const size_t end = std::min(line.find(' ', at), line.size());
+            if (line.compare(at, name.size() + 1, name + "=") == 0)
+                return line.substr(at + name.size() + 1, end - at - name.size() - 1);
+            at = end + 1;
+        }
+        return "";
+    }
+
+private:
+    Done say(const std::string &line) {
+        // MSG_NOSIGNAL: a manager that has gone must not end this process with SIGPIPE.
+        const ssize_t sent = send(connection_, line.data(), line.size(), MSG_NOSIGNAL);
+        if (sent == static_cast<ssize_t>(line.size())) return {};
+        return Error::make(Code::system_error, "cannot speak to the process manager: %s",
+                           sent < 0 ? strerror(errno) : "the wire is full");
+    }
+    // Reads byte by byte, because what follows the line belongs to another reader.
+    Result<std::string> hear() {
+        std::string line;
+        while (line.size() < longest_line) {
+            pollfd one{connection_, POLLIN, 0};
+            const int ready = poll(&one, 1, poll_timeout_ms(Clock::now(), deadline_));
+            if (ready == 0 && Clock::now() >= deadline_)
+                return Error::make(Code::timeout, "the process manager gives no answer in time: "
+                                                  "have all ranks come?");
+            if (ready <= 0) continue;
+            char c = 0;
+            const ssize_t got = recv(connection_, &c, 1, 0);
+            if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN))
+                return Error::make(Code::system_error, "the process manager hangs up");
+            if (got > 0 && c == '\n') return line;
+            if (got > 0) line += c;
+        }
+        return Error::make(Code::system_error, "the process manager does not end a line");
+    }
+
+    using Clock = std::chrono::steady_clock;
+    int connection_;
+    TimePoint deadline_;
+};
+
+} // namespace
+
+Result<std::string> spread_through_manager(int connection, uint32_t rank, const std::string &text,
+                                           TimePoint deadline) {
+    Manager manager(connection, deadline);
+    QCCL_TRY(outcome(manager.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init")));
+    QCCL_TRY(const std::string answer, manager.ask("cmd=get_my_kvsname", "my_kvsname"));
+    const std::string space = " kvsname=" + Manager::value_of(answer, "kvsname") + " key=" + key;
+    if (rank == 0)
+        QCCL_TRY(outcome(manager.ask("cmd=put" + space + " value=" + text, "put_result")));
+    QCCL_TRY(outcome(manager.ask("cmd=barrier_in", "barrier_out")));
+    QCCL_TRY(const std::string got, manager.ask("cmd=get" + space, "get_result"));
+    QCCL_TRY(outcome(manager.ask("cmd=finalize", "finalize_ack")));
+    return Manager::value_of(got, "value");
 }
 
 } // namespace qccl

@@ -2,7 +2,7 @@
 // handshake, and passes on what ranks send and what the state decides. It waits only in poll().
 #include "bootstrap/rendezvous_server.hpp"
 
-#include "base/system_error.hpp"
+#include "base/system.hpp"
 
 #include <algorithm>
 #include <cerrno>

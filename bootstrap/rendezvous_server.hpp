@@ -2,10 +2,9 @@
 // state and never blocks on a single peer. No other thread calls it.
 #pragma once
 
-#include "bootstrap/rendezvous_state.hpp"
-#include "bootstrap/channel.hpp"
-#include "bootstrap/frame.hpp"
 #include "bootstrap/rendezvous.hpp"
+#include "bootstrap/rendezvous_protocol.hpp"
+#include "bootstrap/rendezvous_state.hpp"
 
 #include <memory>
 

@@ -1,8 +1,74 @@
 // The rules of a rendezvous: which ranks may join, when an all-gather is complete, and which error
-// a departure or a passed deadline means.
+// a departure or a passed deadline means. Long lists of missing ranks are cut short.
 #include "bootstrap/rendezvous_state.hpp"
 
+#include <algorithm>
+
 namespace qccl {
+
+// ---- Missing ranks
+
+Missing missing_ranks(const std::vector<bool> &came) {
+    static constexpr size_t most_named = 8;
+    const auto total = static_cast<size_t>(std::count(came.begin(), came.end(), false));
+    const size_t named = total > most_named + 1 ? most_named : total;
+    Missing missing;
+    size_t seen = 0;
+    for (size_t rank = 0; rank < came.size() && seen < named; rank++) {
+        if (came[rank]) continue;
+        const bool is_last = ++seen == total;
+        if (missing.first == Error::no_rank) missing.first = static_cast<int32_t>(rank);
+        missing.text += seen == 1 ? (total == 1 ? "rank " : "ranks ") : is_last ? " and " : ", ";
+        missing.text += std::to_string(rank);
+    }
+    if (seen < total) missing.text += " and " + std::to_string(total - seen) + " more";
+    return missing;
+}
+
+uint32_t lowest_rank(const std::vector<bool> &came) {
+    return static_cast<uint32_t>(std::find(came.begin(), came.end(), true) - came.begin());
+}
+
+Error late_error(const Missing &missing, uint32_t size, std::chrono::nanoseconds timeout) {
+    const double seconds = std::chrono::duration<double>(timeout).count();
+    return Error::make(Code::timeout, "%s of %u did not come within %g s", missing.text.c_str(),
+                       size, seconds)
+        .at_rank(missing.first);
+}
+
+// ---- One all-gather
+
+Done Round::add(uint32_t rank, std::span<const std::byte> mine) {
+    if (!has_begun()) {
+        first_ = rank;
+        bytes_ = mine.size();
+        gathered_.resize(bytes_ * came_.size());
+    }
+    if (mine.size() != bytes_)
+        return Error::make(Code::mismatch, "rank %u gives %zu bytes to an exchange, rank %u %zu",
+                           rank, mine.size(), first_, bytes_)
+            .at_rank(rank)
+            .compared(static_cast<int64_t>(bytes_), static_cast<int64_t>(mine.size()));
+    if (came_[rank])
+        return Error::make(Code::invalid_usage, "rank %u gives twice to one exchange", rank)
+            .at_rank(rank);
+
+    std::copy(mine.begin(), mine.end(),
+              gathered_.begin() + static_cast<std::ptrdiff_t>(rank * bytes_));
+    came_[rank] = true;
+    count_++;
+    return {};
+}
+
+Payload Round::take() {
+    auto whole = std::make_shared<const std::vector<std::byte>>(std::move(gathered_));
+    gathered_ = {};
+    std::fill(came_.begin(), came_.end(), false);
+    count_ = 0;
+    return whole;
+}
+
+// ---- The whole rendezvous
 
 std::optional<Error> RendezvousState::refusal(const Claim &claim, const std::string &where) const {
     if (claim.size == 0 || claim.size > most_ranks)

@@ -1,16 +1,68 @@
 // The state of a rendezvous: which ranks take part and how far they are (joins, all-gathers,
-// departures, deadlines). The server feeds it events and tells the ranks what follows. It does no
-// I/O and reads no clock; only the server's thread uses it.
+// departures, deadlines), with the bytes of the all-gather in progress and the names of the missing
+// ranks for warnings and errors. The server feeds RendezvousState events and tells the ranks what
+// follows; the local bootstrap uses Round alone. Nothing here does I/O, reads a clock or takes a
+// lock; one thread at a time may use an object.
 #pragma once
 
-#include "base/deadline.hpp"
-#include "bootstrap/handshake.hpp"
-#include "bootstrap/round.hpp"
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "bootstrap/rendezvous_protocol.hpp"
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace qccl {
+
+// ---- Missing ranks
+
+struct Missing {
+    int32_t first = Error::no_rank;
+    std::string text; // "rank 3", "ranks 1, 4 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 92 more"
+};
+
+// `came`: by rank, whether it has come.
+Missing missing_ranks(const std::vector<bool> &came);
+// Returns the lowest rank that has come. At least one rank must have come.
+uint32_t lowest_rank(const std::vector<bool> &came);
+
+Error late_error(const Missing &missing, uint32_t size, std::chrono::nanoseconds timeout);
+
+// ---- One all-gather
+
+using Payload = std::shared_ptr<const std::vector<std::byte>>;
+
+class Round {
+public:
+    explicit Round(uint32_t size) : came_(size) {}
+
+    // Adds a rank's bytes. Refuses a rank that gives another number of bytes than the first one
+    // (mismatch), and one that gives twice (invalid_usage).
+    Done add(uint32_t rank, std::span<const std::byte> mine);
+
+    bool has_begun() const { return count_ > 0; }
+    bool is_complete() const { return count_ == came_.size(); }
+    Missing missing() const { return missing_ranks(came_); }
+    uint32_t first() const { return first_; } // the rank that began the round
+    uint32_t lowest() const { return lowest_rank(came_); }
+    // Returns the complete round's bytes in rank order; the next round begins.
+    Payload take();
+
+private:
+    std::vector<bool> came_;
+    std::vector<std::byte> gathered_;
+    uint32_t first_ = 0;
+    size_t bytes_ = 0;
+    size_t count_ = 0;
+};
+
+// ---- The whole rendezvous
 
 // Limits of a rank's part of one all-gather and of the whole; creation exchanges far less.
 inline constexpr size_t most_contributed_bytes = 1 << 20;

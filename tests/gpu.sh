@@ -184,7 +184,7 @@ test_all() {
     "$build/perf/qccl-info" devices
     within "kernels with $values values" 40 env QTEST_VALUES="$values" "$build/tests/real_kernels_test" "$device"
     within "collectives against the slow twin" 30 "$build/tests/real_gpu_test" "$device"
-    within "collectives in small segments" 10 env QTEST_EVERY=5 QCCL_SEGMENT=4K QCCL_LANES=4 "$build/tests/real_gpu_test" "$device"
+    within "segments of 4 KiB against the slow twin" 10 env QTEST_EVERY=5 QCCL_SEGMENT=4K QCCL_LANES=4 "$build/tests/real_gpu_test" "$device"
 }
 
 # Not every machine lets it in, which is no failure of ours.
@@ -215,7 +215,7 @@ measure() {
 }
 
 summarize() {
-    python3 perf/gpu_results.py "$results" "$build"/results/*.json || failed="$failed, results"
+    python3 perf/report/gpu_results.py "$results" "$build"/results/*.json || failed="$failed, results"
 }
 
 measure_codecs() {

@@ -1,6 +1,8 @@
-// The graph of a machine, or of the machines of a job: the parts and the links between them.
-// Sources build it, the searches for paths and rings read it, reports print it. Plain data: equal
-// graphs give equal answers on every rank. Only one thread at a time may change a graph.
+// The graph of a machine, or of the machines of a job: the parts and the links between them, sets
+// of processors, the best path between two parts, and the copy of one machine as a graph of its
+// own. Sources build the graph, the searches for rings and the planner's figures read it, reports
+// print it. Plain data and pure functions: equal graphs give equal answers on every rank. Any
+// thread may call the functions; only one thread at a time may change a graph.
 //
 // Every source builds the same shape. Vertex 0 contains all others: it is the machine, or the
 // network of a job. Each part has one link to the part that contains it, so that a path between
@@ -18,15 +20,46 @@
 
 #include "base/result.hpp"
 #include "plan/link_class.hpp"
-#include "topology/cpu_set.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace qccl {
+
+// ---- Sets of processors
+
+class CpuSet {
+public:
+    // More than any machine has. The limit keeps a damaged file from using up the memory.
+    static constexpr uint32_t most_cpus = 1U << 16;
+
+    // Ignores numbers from most_cpus on.
+    void add(uint32_t cpu);
+    bool has(uint32_t cpu) const;
+    bool contains(const CpuSet &other) const;
+    bool is_empty() const { return words_.empty(); }
+    uint32_t size() const;
+    bool operator==(const CpuSet &) const = default;
+
+    // Returns "ff,ffffffff": hexadecimal words of 32 processors, the highest first, as Linux prints
+    // masks. The empty set is "0".
+    std::string print() const;
+    // Reads what print() returns. Words may also have leading zeros or "0x", and a word of 0
+    // between two others may be empty, as hwloc prints it. Returns nothing if the text is no such
+    // mask or has too many processors.
+    static std::optional<CpuSet> parse(std::string_view mask);
+
+private:
+    std::vector<uint32_t> words_; // lowest first; the last one is never 0
+};
+
+// ---- Parts and links
 
 enum class VertexKind : uint8_t {
     network, // a switch, a rack or the whole network between machines
@@ -127,5 +160,66 @@ Graph named(const Graph &graph, std::string_view machine);
 
 // Returns a text for messages, such as "gpu 3 (0000:1b:00.0)".
 std::string describe(const Graph &graph, uint32_t vertex);
+
+// ---- Best paths
+
+struct Hop {
+    uint32_t link = 0;
+    bool is_forward = true; // from the link's `from` to its `to`
+
+    auto operator<=>(const Hop &) const = default;
+};
+
+// How often each link is used in each direction.
+using LinkUses = std::map<Hop, uint32_t>;
+
+// The rate that is left of each link, for each direction by itself. A link whose rate is unknown
+// starts with the typical rate of its class.
+class Capacities {
+public:
+    explicit Capacities(const Graph &graph);
+
+    double left(const Hop &hop) const { return left_[index(hop)]; }
+    void take(const Hop &hop, double bytes_per_ns);
+
+private:
+    static size_t index(const Hop &hop) { return size_t{hop.link} * 2 + (hop.is_forward ? 0 : 1); }
+    std::vector<double> left_;
+};
+
+struct Path {
+    std::vector<Hop> hops;
+    LinkClass link_class = LinkClass::shared_memory;
+    double bytes_per_ns = 0; // of the narrowest link
+    double latency_ns = 0;   // the sum of its links' latencies
+    // Whether every link between machines has a known rate. Otherwise bytes_per_ns contains a
+    // typical figure, and no prediction may be based on it.
+    bool is_rate_known = true;
+
+    uint32_t count(const Graph &graph, LinkClass link_class) const;
+};
+
+// A path passes through switches, processors and, between machines, NICs and networks, but through
+// no third GPU. Between two parts of one machine it stays inside the machine. The path from a NUMA
+// node to itself is the node's memory. Of equal paths, the one whose links have lower numbers is
+// taken. Returns nothing if there is no path, or if each one has a link with nothing left in its
+// direction.
+std::optional<Path> find_path(const Graph &graph, const Capacities &capacities, uint32_t from,
+                              uint32_t to);
+
+// ---- One machine of a job
+
+struct MachinePart {
+    // Vertex 0 is the machine, without a name and with the number 0. Links to networks are left
+    // out.
+    Graph graph;
+    std::vector<uint32_t> originals; // by vertex of the part: its number in the job's graph
+
+    // Returns the part's number of a vertex of the job's graph; originals.size() if the vertex lies
+    // outside of the machine.
+    uint32_t number_of(uint32_t original) const;
+};
+
+MachinePart machine_part(const Graph &graph, uint32_t machine);
 
 } // namespace qccl

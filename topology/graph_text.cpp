@@ -1,7 +1,7 @@
 // Writes and parses the text form of topologies.
 #include "topology/graph_text.hpp"
 
-#include "base/choice.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <charconv>

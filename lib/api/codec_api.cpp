@@ -1,14 +1,15 @@
-// C functions that use a codec without a communicator. An encoded container is one chunk with its
-// header and checksum.
-#include "api/boundary.hpp"
-#include "api/codec_handle.hpp"
-#include "api/stream.hpp"
-#include "api/tiers.hpp"
+// C functions that create a codec, and encode and decode with it without a communicator. An encoded
+// container is one chunk with its header and checksum.
+#include "api/codec_api.hpp"
+
 #include "api/arguments.hpp"
+#include "api/assemble.hpp"
 #include "base/settings.hpp"
 #include "codec/chunk.hpp"
-#include "codec/noise.hpp"
-#include "kernels/kernels.hpp"
+#include "codec/codec.hpp"
+#include "comm/boundary.hpp"
+#include "comm/comm_config.hpp"
+#include "comm/streams.hpp"
 
 #include <memory>
 #include <span>
@@ -96,6 +97,7 @@ Done run(Stream *stream, std::function<Done()> work) {
 }
 
 } // namespace
+
 } // namespace qccl
 
 using namespace qccl;
@@ -108,7 +110,7 @@ qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
         QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(
-                                       NamedCodec{codec, &best_kernels(tiers)})));
+                                       NamedCodec{codec, &implementations().best_kernels(tiers)})));
         *codec_out = static_cast<qcclCodec_t>(made);
         return {};
     });

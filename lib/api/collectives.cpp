@@ -2,10 +2,10 @@
 // parameters; then the communicator runs the call. One thread at a time may be inside a
 // communicator. Without a stream the functions block until the call is done.
 #include "api/arguments.hpp"
-#include "api/codec_handle.hpp"
-#include "api/config.hpp"
+#include "api/codec_api.hpp"
 #include "api/entry.hpp"
-#include "base/choice.hpp"
+#include "base/text.hpp"
+#include "comm/boundary.hpp"
 
 #include <cinttypes>
 #include <optional>

@@ -1,15 +1,122 @@
-// C functions that say what a communicator would do (qcclExplain) and what it has done
-// (qcclCommGetStats). Any thread may call them at any time; they do not wait for other ranks.
-#include "api/config.hpp"
-#include "api/entry.hpp"
-#include "api/explain_query.hpp"
-#include "plan/explain.hpp"
-#include "topology/job_links.hpp"
+// C functions that ask: for the version and for errors, what a communicator would do (qcclExplain),
+// and what it has done (qcclCommGetStats). Any thread may call them at any time; they do not wait
+// for other ranks. The question of qcclExplain is parsed word by word.
+#include "api/introspection.hpp"
 
+#include "api/entry.hpp"
+#include "base/text.hpp"
+#include "comm/boundary.hpp"
+#include "plan/explain.hpp"
+
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace qccl {
+
+// ---- The question of qcclExplain
+
+namespace {
+
+struct Words {
+    ExplainQuery question;
+    std::optional<uint64_t> bytes, count;
+};
+
+Error unclear(std::string_view word) {
+    return Error::make(Code::invalid_argument,
+                       "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
+                       "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
+                       "type=, op=, root=, codec=, algorithm=, format=text or json",
+                       static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
+}
+
+template <class Value, class Parsed> bool store(Value &value, const Parsed &parsed) {
+    if (parsed) value = *parsed;
+    return parsed.has_value();
+}
+
+Result<bool> take_word(std::string_view word, Words &words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string_view::npos)
+        return store(words.question.collective, parse_collective(word));
+    const std::string_view key = word.substr(0, equals), value = word.substr(equals + 1);
+    if (key == "bytes") return store(words.bytes, parse_bytes(value));
+    if (key == "count") return store(words.count, parse_bytes(value));
+    if (key == "type") return store(words.question.type, parse_type(value));
+    if (key == "op") return store(words.question.op, parse_op(value));
+    if (key == "codec") {
+        QCCL_TRY(words.question.codec, parse_codec(value));
+        return true;
+    }
+    if (key == "format") {
+        words.question.is_json = value == "json";
+        return value == "json" || value == "text";
+    }
+    if (key == "algorithm") words.question.algorithm = value;
+    const auto root = key == "root" ? parse_count(value) : std::nullopt;
+    if (root && *root <= UINT32_MAX) words.question.root = static_cast<uint32_t>(*root);
+    return key == "algorithm" || (root && *root <= UINT32_MAX);
+}
+
+// The library does not guess which of two values is meant.
+Done check_once(std::string_view word, std::vector<std::string_view> &keys) {
+    const std::string_view key = word.substr(0, word.find('='));
+    if (std::ranges::find(keys, key) != keys.end())
+        return Error::make(Code::invalid_argument, "what: %.*s= is given twice",
+                           static_cast<int>(key.size()), key.data());
+    keys.push_back(key);
+    return {};
+}
+
+} // namespace
+
+Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks) {
+    Words words;
+    std::vector<std::string_view> keys;
+    bool is_first = true;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find(' '), text.size());
+        const std::string_view word = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (word.empty()) continue;
+        QCCL_TRY(const bool understood, take_word(word, words));
+        const bool is_collective = word.find('=') == std::string_view::npos;
+        if (!understood || is_collective != is_first) return unclear(word);
+        QCCL_TRY(check_once(word, keys));
+        is_first = false;
+    }
+    if (is_first) return unclear("");
+    if (words.bytes && words.count)
+        return Error::make(Code::invalid_argument,
+                           "what: bytes= and count= are both there; one of them is enough");
+
+    ExplainQuery &question = words.question;
+    const uint64_t parts = parts_of(question.collective, ranks);
+    question.count =
+        words.count.value_or(words.bytes.value_or(0) / type_bytes(question.type) / parts);
+    if (question.count > PTRDIFF_MAX / type_bytes(question.type) / parts) return unclear("count");
+    return question;
+}
+
+// ---- Errors
+
+static qcclErrorInfo_t to_info(const RecordedError &recorded, uint32_t rank) {
+    qcclErrorInfo_t info{};
+    info.code = to_c(recorded.error.code);
+    info.rank = static_cast<int32_t>(rank);
+    info.peer = recorded.error.rank;
+    info.collective = recorded.call.collective;
+    info.call = recorded.call.number;
+    info.tag = recorded.call.tag;
+    info.expected = recorded.error.expected;
+    info.got = recorded.error.got;
+    return info;
+}
+
+// ---- Plans and statistics
 
 static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const ExplainQuery question, parse_explain_query(what, comm.size()));
@@ -24,8 +131,8 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                                      question.op, question.count)));
     PlannerInputs inputs = parts.inputs;
     inputs.limits = limits_of(chunking_with(choice.pieces, parts.cut));
-    LinkByteCounter link_bytes(parts.topology ? link_class_of(parts.topology)
-                                              : link_class_by_hosts(parts.places.get()));
+    LinkByteCounter link_bytes(parts.links ? parts.links->link_classes()
+                                           : link_class_by_hosts(parts.places.get()));
     QCCL_TRY(Explanation explanation,
              explain({.collective = question.collective,
                       .count = question.count,
@@ -49,6 +156,52 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
 } // namespace qccl
 
 using namespace qccl;
+
+qcclResult_t qcclGetVersion(int *version_out) {
+    return guarded([=]() -> Done {
+        if (!version_out) return Error::make(Code::invalid_argument, "version_out is NULL");
+        *version_out = QCCL_VERSION;
+        return {};
+    });
+}
+QCCL_TWIN(qcclGetVersion);
+
+const char *qcclGetErrorString(qcclResult_t result) { return code_text(static_cast<Code>(result)); }
+QCCL_TWIN(qcclGetErrorString);
+
+const char *qcclGetLastError(qcclComm_t comm) {
+    LastError &last = last_error();
+    last.shown[0] = 0;
+    if (!comm)
+        std::snprintf(last.shown, sizeof last.shown, "%s", last.error.text);
+    else
+        // A question must not cause an error itself. A value that never was a handle has no
+        // sentence. An ended handle, or a handle of a forked child's parent, has only the sentence
+        // of its refusal.
+        (void)exception_boundary([&]() -> Done {
+            const auto usable = take_comm(comm);
+            if (!usable && usable.error().code == Code::invalid_usage)
+                std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
+            QCCL_TRY(outcome(usable));
+            if (const auto recorded = (*usable)->last_error())
+                std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
+            return {};
+        });
+    return last.shown;
+}
+QCCL_TWIN(qcclGetLastError);
+
+// A wrong question does not replace the error that the question is about.
+qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");
+        const RecordedError none{{.code = Code::success}, {}};
+        const qcclErrorInfo_t info = to_info(found.last_error().value_or(none), found.rank());
+        constexpr size_t first_bytes = 88; // release 0.1
+        return give_struct("qcclErrorInfo_t", &info, sizeof info, first_bytes, info_out);
+    });
+}
+QCCL_TWIN(qcclGetErrorInfo);
 
 qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes) {
     return ask(comm, [=](Comm &found) -> Done {

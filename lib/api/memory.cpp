@@ -1,6 +1,6 @@
 // C functions for memory that peers can map, and for its registration with communicators.
 #include "api/entry.hpp"
-#include "transport/shared_block.hpp"
+#include "memory/shared_memory.hpp"
 
 #include <cinttypes>
 

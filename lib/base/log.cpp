@@ -1,8 +1,7 @@
 // Formats log lines and writes each with one system call.
 #include "base/log.hpp"
 
-#include "base/file_pattern.hpp"
-#include "base/system_error.hpp"
+#include "base/system.hpp"
 
 #include <algorithm>
 #include <array>

@@ -14,7 +14,7 @@
 namespace qccl {
 
 // Number, name and text of every result; they never change. The C header spells the same numbers;
-// lib/api/boundary.cpp asserts that they agree.
+// lib/comm/boundary.cpp asserts that they agree.
 #define QCCL_RESULTS(X)                                                                            \
     X(0, success, "no error")                                                                      \
     X(1, unhandled_device_error, "a call to the device's runtime failed")                          \

@@ -2,7 +2,7 @@
 #include "base/service_thread.hpp"
 
 #include "base/exception_boundary.hpp"
-#include "base/signal_blocker.hpp"
+#include "base/service_thread.hpp"
 
 #include <cinttypes>
 #include <cstring>

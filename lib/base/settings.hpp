@@ -1,9 +1,14 @@
 // The table of all settings, and the values that an environment gives them. The caller passes the
 // environment. Names of codecs, algorithms, SIMD tiers and interfaces are kept as text; the code
-// that uses them checks them. Pure; any thread may call.
+// that uses them checks them. Any thread may call; nothing blocks, except that host_identity reads
+// a file of /proc.
+//
+// QCCL_INJECT names faults that a user injects to test recovery on one machine:
+// "rank=3,call=100,kill;rank=1,delay=5s". This file parses and matches the rules; the communicator
+// applies them to its calls. QCCL_HOSTID replaces the text that identifies this host: ranks with
+// equal texts can share memory.
 #pragma once
 
-#include "base/inject.hpp"
 #include "base/log.hpp"
 #include "base/result.hpp"
 
@@ -16,6 +21,31 @@
 #include <vector>
 
 namespace qccl {
+
+// ---- Rules of QCCL_INJECT
+
+enum class Fault : uint8_t { kill, delay, revoke };
+
+struct InjectRule {
+    std::optional<uint32_t> rank; // empty: every rank
+    std::optional<uint64_t> call; // empty: every call
+    Fault fault = Fault::kill;
+    std::chrono::nanoseconds delay{}; // of Fault::delay
+    std::string text;                 // as the user wrote it
+
+    bool hits(uint32_t at_rank, uint64_t at_call) const {
+        return (!rank || *rank == at_rank) && (!call || *call == at_call);
+    }
+};
+
+// Parses rules separated by ';'. Empty text gives no rules. Returns invalid_argument for a rule
+// that cannot be read.
+Result<std::vector<InjectRule>> parse_inject(std::string_view text);
+
+// Returns a sentence, with the reason, for each rule that has no effect on any of `ranks` ranks.
+std::vector<std::string> futile_rules(std::span<const InjectRule> rules, uint32_t ranks);
+
+// ---- All settings
 
 enum class Origin : uint8_t { built_in, environment };
 
@@ -84,5 +114,12 @@ std::span<const SettingRow> settings_table();
 // environ. A variable that is set but empty counts as not set. Returns invalid_argument for a value
 // that cannot be read.
 Result<Settings> read_settings(const char *const *environment);
+
+// ---- Identity of the host
+
+// Returns QCCL_HOSTID if it is set, else the host's name, the network name space and the boot id:
+// where any of them differs, ranks may be containers that cannot see each other's memory. Returns
+// boot_id's errors.
+Result<std::string> host_identity(const Settings &settings);
 
 } // namespace qccl

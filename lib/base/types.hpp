@@ -1,5 +1,5 @@
 // Element types, reduction operations and collectives: their numbers (NCCL's), names and sizes. The
-// arithmetic is in kernels/number.hpp. Pure; any thread may call.
+// arithmetic is in kernels/codec/number.hpp. Pure; any thread may call.
 #pragma once
 
 #include <array>

@@ -1,21 +1,30 @@
-// The encoded chunk: a header and a payload, byte for byte as WIRE.md defines them. Bytes from
-// outside must pass `open_chunk` before they are used. Used by the planner, the engine and the C
-// API. Pure; any thread may call.
+// The encoded chunk: a header and a payload, byte for byte as WIRE.md defines them, and its
+// checksum, a CRC32C (Castagnoli, RFC 3720 appendix B.4). Bytes from outside must pass `open_chunk`
+// before they are used. Used by the planner, the engine and the C API. Pure; any thread may call.
 #pragma once
 
-#include "base/encoding.hpp"
+#include "base/sizes.hpp"
 #include "codec/payload.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace qccl {
+
+// ---- Checksum
+
+// Returns the checksum of `bytes`. `crc` is the checksum of the bytes before them; 0 at the start.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
+
+// ---- Chunks
 
 // The properties of a chunk besides its codec; the header carries all of them.
 struct ChunkInfo {
     DataType type = DataType::float32;
     uint64_t count = 0;       // elements
     uint64_t first_index = 0; // of the first element in the caller's tensor
-    uint64_t noise_key = 0;   // mixed from seed, rank and ordinal of the encode (noise.hpp)
+    uint64_t noise_key = 0;   // mixed from seed, rank and ordinal of the encode (codec.hpp)
     uint64_t call = 0;        // number of the call, the noise counter's upper half
     // In a call with a guard: the largest sampled NMSE that the sender knows of, as nmse_word
     // encodes it.

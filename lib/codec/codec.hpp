@@ -1,11 +1,17 @@
-// A codec as data: its parameters, the sizes of its output, and the calls it supports. WIRE.md
-// defines the bytes, and kernels/ writes them. Used by planner, engine and C API. Pure; any thread
-// may call.
+// A codec as data: its parameters, the sizes of its output, the calls it supports, and the noise of
+// its stochastic rounding. WIRE.md defines the bytes, and kernels/ writes them. A Budget says what
+// a codec may cost, for a caller who names no codec: "nmse=1e-3,bits=4.5". Used by planner, engine,
+// kernels and C API. Pure; any thread may call.
+//
+// The noise that a chunk's stochastic rounding draws (WIRE.md, Noise) is selected by a key, mixed
+// from the seed, the encoding rank and the encode's ordinal, and by the position of the draws;
+// kernels/codec/code_rounding.hpp generates the draws. The definitions stand in three files:
+// codec.cpp has the parameters, codec_spec.cpp the spec strings, error_model.cpp unit_nmse and the
+// losses.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/types.hpp"
-#include "codec/budget.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +21,40 @@
 #include <vector>
 
 namespace qccl {
+
+// ---- Budgets
+
+struct Budget {
+    double nmse = 0;   // the result's NMSE is at most this; 0: no limit
+    uint32_t bits = 0; // thousandths of a bit that a value may take on the wire; 0: no limit
+    uint32_t from = 0; // bit set of the CodecIds that may be chosen; 0: all that have a bound
+
+    explicit operator bool() const { return nmse != 0 || bits != 0; }
+    double most_bits() const { return bits / 1000.0; }
+    bool allows(unsigned codec_id) const { return from == 0 || (from >> codec_id & 1) != 0; }
+    bool operator==(const Budget &) const = default;
+};
+
+// The values that each key takes, in words.
+inline constexpr std::string_view budget_nmse_words = "a number above 0 and below 1, as 1e-3",
+                                  budget_bits_words = "1 to 64, with at most three decimals",
+                                  budget_from_words =
+                                      "int, minmax, nvfp4, bf16, several with + between them",
+                                  guard_words =
+                                      "nmse: and a number above 0 and below 1, as nmse:1e-3";
+
+// Each parses the value of one key into `budget`. The error (invalid_argument) says what is
+// possible.
+Done read_budget_nmse(Budget &budget, std::string_view text);
+Done read_budget_bits(Budget &budget, std::string_view text);
+Done read_budget_from(Budget &budget, std::string_view text);
+// Parses the value of the key guard, such as "nmse:1e-3", and stores its number in `nmse`.
+Done read_guard(double &nmse, std::string_view text);
+std::string guard_text(double nmse);
+// Returns the keys that are set: "nmse=0.001,bits=4.5".
+std::string budget_text(const Budget &budget);
+
+// ---- Codecs
 
 // The numbers are on the wire and never reused.
 enum class CodecId : uint8_t {
@@ -164,5 +204,28 @@ struct Loss {
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
 // Returns the loss of such a sum if one encode is known to lose `once`.
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);
+
+// ---- Noise of stochastic rounding
+
+// The noise of one chunk; nearest rounding does not use it.
+struct Noise {
+    uint64_t key = 0;
+    uint64_t call = 0;
+    uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
+};
+
+// A bijection of 64 bits: one step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
+constexpr uint64_t splitmix64(uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
+    return x ^ x >> 31;
+}
+
+// Returns the noise key of an encode. `ordinal` counts the encode steps of `rank` in the unshaped
+// schedule. Both steps are bijections: under one seed no two (rank, ordinal) share a key.
+constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
+    return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
+}
 
 } // namespace qccl

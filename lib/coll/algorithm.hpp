@@ -3,11 +3,10 @@
 // sizes, codecs and links enter only there. Pure; any thread may call.
 #pragma once
 
-#include "base/choice.hpp"
 #include "base/result.hpp"
+#include "base/text.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
-#include "schedule/sum_order.hpp"
 
 #include <array>
 #include <span>

@@ -1,5 +1,8 @@
-// Writes the schedules of direct, and of a star in which each owner sums.
-#include "coll/direct.hpp"
+// Direct: every rank owns a chunk and exchanges data with all other ranks at once. It sends as few
+// bytes as the ring, in two rounds, and the sum is in rank order with one rounding. This file
+// writes the schedules of direct, and the phases of direct and of a star in which each owner sums.
+
+#include "coll/emitters.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,9 @@
-// Writes the schedules of recursive doubling.
-#include "coll/doubling.hpp"
+// Recursive doubling: partners exchange everything that they have summed, so that each rank has the
+// sum of two ranks, then of four, then of all. It needs few messages and the fewest rounds for
+// them, but every byte travels each time. This file writes its schedules.
 
-#include "coll/halving.hpp"
-#include "coll/split.hpp"
+#include "coll/emitters.hpp"
+#include "coll/groups.hpp"
 
 #include <bit>
 

@@ -1,7 +1,9 @@
-// Writes the schedules of recursive halving.
-#include "coll/halving.hpp"
+// Recursive halving: the team is split in two, again and again, and each half sends the other one
+// the partial sums of its chunks. It sends as few bytes as the ring, in logarithmically many
+// rounds.
 
-#include "coll/split.hpp"
+#include "coll/emitters.hpp"
+#include "coll/groups.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,12 +1,9 @@
-// Writes the schedules of hierarchies: phases of other algorithms at each level of the tier tree.
-#include "coll/hierarchy.hpp"
+// Hierarchy: ranks that are near each other sum first, a leader of each host sums these partial
+// sums between the hosts, and the results come back the same way. The schedules consist of phases
+// of other algorithms at each level of the tier tree, for as many tiers as the team's topology has.
 
-#include "coll/direct.hpp"
-#include "coll/halving.hpp"
-#include "coll/tier_tree.hpp"
-#include "coll/phases.hpp"
-#include "coll/ring.hpp"
-#include "coll/tree.hpp"
+#include "coll/emitters.hpp"
+#include "coll/groups.hpp"
 
 #include <algorithm>
 #include <deque>

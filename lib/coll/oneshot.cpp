@@ -1,7 +1,8 @@
-// Writes the schedules of oneshot.
-#include "coll/oneshot.hpp"
+// Oneshot: every rank sends each other rank everything that it needs, and each rank sums the
+// decoded bytes of all ranks, its own included. One round, for small messages. The all-gather is
+// direct's.
 
-#include "coll/direct.hpp"
+#include "coll/emitters.hpp"
 
 #include <algorithm>
 

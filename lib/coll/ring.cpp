@@ -1,5 +1,9 @@
-// Writes the schedules of rings.
-#include "coll/ring.hpp"
+// Ring: every chunk travels from neighbour to neighbour, with the fewest bytes and the most rounds.
+// Neighbours are those of the team's topology, so that a ring enters and leaves each host once. If
+// the topology has several rings, which use different links, the chunks may be spread over all of
+// them.
+
+#include "coll/emitters.hpp"
 
 #include <algorithm>
 

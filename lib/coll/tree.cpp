@@ -1,5 +1,8 @@
-// Writes the schedules of trees, and the phases of trees within groups.
-#include "coll/tree.hpp"
+// Tree: sums go up to one rank, and the result comes down as that rank encoded it. Few rounds, few
+// messages, and segments that follow one another up and down. This file writes the schedules of
+// trees, and the phases of trees within groups.
+
+#include "coll/emitters.hpp"
 
 #include <algorithm>
 #include <bit>

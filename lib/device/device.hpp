@@ -1,11 +1,14 @@
 // A device is the place where a rank's values live and are computed: the host, or a GPU with the
-// host beside it. The engine and everything that allocates memory for values use it. Allocation may
-// block in the operating system or in the GPU's driver.
+// host beside it. This unit has both devices, and owner objects for device memory and for a GPU's
+// streams, events and pinned host memory. The engine, the stream-ordered calls and everything that
+// allocates memory for values use it. Any thread may call. Allocation may block in the operating
+// system or in the GPU's driver; making a Device does not block. An error is the operating system's
+// or the GPU's (see gpu.hpp).
 #pragma once
 
 #include "base/result.hpp"
-#include "kernels/gpu.hpp"
-#include "kernels/kernels.hpp"
+#include "device/gpu.hpp"
+#include "device/kernels.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -50,5 +53,67 @@ private:
 // Makes `memory` hold at least `bytes`. Memory that has to grow loses its content, so nothing may
 // be using it.
 Done grow(DeviceMemory &memory, const Device &device, size_t bytes);
+
+// ---- The host
+
+// Returns the host, which computes with these kernels.
+Device host_device(const Kernels &kernels);
+
+// ---- GPUs
+
+// Returns a device whose values live on `gpu`. It keeps the kernels of `host`, which headers and
+// the chunks of other ranks need.
+Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu);
+
+// A stream of a GPU that its destructor destroys.
+class OwnStream {
+public:
+    static Result<OwnStream> create(std::shared_ptr<Gpu> gpu, StreamPriority priority);
+
+    GpuStream get() const { return stream_.get(); }
+
+private:
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        void operator()(GpuStream stream) const { gpu->destroy_stream(stream); }
+    };
+    std::unique_ptr<GpuStreamHandle, End> stream_;
+};
+
+// An event of a GPU that its destructor destroys.
+class GpuEvent {
+public:
+    static Result<GpuEvent> create(std::shared_ptr<Gpu> gpu);
+
+    // Records the event behind everything that `stream` has been given so far.
+    Done set(GpuStream stream) { return gpu().set_mark(mark_.get(), stream); }
+    // Makes `stream` wait for the event.
+    Done hold(GpuStream stream) const { return gpu().await_mark(stream, mark_.get()); }
+    Result<bool> has_passed() const { return gpu().has_passed(mark_.get()); }
+
+private:
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        void operator()(GpuMark mark) const { gpu->destroy_mark(mark); }
+    };
+    Gpu &gpu() const { return *mark_.get_deleter().gpu; }
+    std::unique_ptr<GpuMarkHandle, End> mark_;
+};
+
+// Host memory that a GPU reaches too, and that its destructor gives back.
+class PinnedMemory {
+public:
+    static Result<PinnedMemory> create(std::shared_ptr<Gpu> gpu, size_t bytes);
+
+    std::byte *data() const { return memory_.get(); }
+
+private:
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        size_t bytes;
+        void operator()(std::byte *memory) const { gpu->leave_pinned(memory, bytes); }
+    };
+    std::unique_ptr<std::byte, End> memory_;
+};
 
 } // namespace qccl

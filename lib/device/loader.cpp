@@ -2,8 +2,8 @@
 // module or the GPU cannot be had.
 #include "device/loader.hpp"
 
-#include "base/choice.hpp"
 #include "base/module.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,10 @@
 // The cost model: predicts what a collective costs by an algorithm, in time and in error, from the
-// step counts of the busiest rank and the machine's speeds. Links are speeds and nothing else. Used
-// by the planner and the tools. Pure arithmetic; any thread, nothing blocks.
+// step counts of the busiest rank and the machine's speeds. Links are speeds and nothing else.
+//
+// Codec rates say how fast one core encodes and decodes with each codec, by the SIMD tier of its
+// kernels. They are data of the library, so that no choice depends on a measurement at run time.
+//
+// Used by the planner, the simulator and the tools. Pure arithmetic; any thread, nothing blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,14 +12,69 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
-#include "plan/codec_rates.hpp"
 #include "plan/step_counts.hpp"
 #include "schedule/shape.hpp"
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
 
 namespace qccl {
+
+// ---- Codec rates
+
+// Bytes of unencoded values a nanosecond, which is GB/s.
+struct CodecRate {
+    float encode = 0, decode = 0, decode_add = 0;
+
+    bool operator==(const CodecRate &) const = default;
+};
+
+// A measured row, for fp32.
+struct CodecRateRow {
+    std::string_view codec, tier;
+    CodecRate rate;
+};
+std::span<const CodecRateRow> codec_rate_rows();
+// Returns the codecs of these rows, each once.
+std::vector<std::string_view> rated_codecs();
+
+// The rates of each codec and rounding for fp32. Bits, buckets, clips and shares change a rate
+// little. Block sizes change a rate only if no vector code handles them. Ranks exchange the object
+// as bytes.
+class CodecRates {
+public:
+    constexpr CodecRates() = default;
+    // Rates of a device that is equally fast with all codecs.
+    explicit CodecRates(const CodecRate &rate);
+    // Returns the rates of a tier. An unknown name counts as `scalar`, the slowest tier.
+    static CodecRates of_tier(std::string_view tier);
+
+    // Returns the codec's rates. If no vector code handles its blocks, they are no higher than
+    // those of the scalar code.
+    CodecRate of(const Codec &codec) const;
+    // Takes the slower rate of each operation, because ranks wait for the slowest one.
+    void slow_down_to(const CodecRates &other);
+    void set(const Codec &codec, const CodecRate &rate) { rates_[index(codec)] = rate; }
+    // Takes over the rates of `others` that are not 0.
+    void replace_by(const CodecRates &others);
+
+    bool operator==(const CodecRates &) const = default;
+
+private:
+    static constexpr size_t codecs = static_cast<size_t>(CodecId::topk) + 1, roundings = 2;
+
+    static size_t index(const Codec &codec) {
+        return static_cast<size_t>(codec.id) * roundings + static_cast<size_t>(codec.rounding);
+    }
+
+    std::array<CodecRate, codecs * roundings> rates_{};
+    uint64_t takes_any_block_ = 0; // a bool, in a type that leaves no padding bytes
+};
+
+// ---- Cost model
 
 // The cost of messages between two ranks.
 struct LinkSpeeds {
@@ -56,10 +115,10 @@ enum class RateSource : uint8_t {
 const char *name(RateSource source);
 
 // Speeds of processors and links; equal on all ranks. The defaults are rounded figures of
-// `perf/plan_table.py` on two cores of a Zen 5 server, over shared memory and over TCP between
-// network namespaces. They serve to compare algorithms and do not promise times. If ranks share a
-// core, each message wakes a rank that sleeps, so the `shared` figures hold, and a wait takes as
-// many times as long as there are ranks on the core.
+// `perf/hosts/plan_table.py` on two cores of a Zen 5 server, over shared memory and over TCP
+// between network namespaces. They serve to compare algorithms and do not promise times. If ranks
+// share a core, each message wakes a rank that sleeps, so the `shared` figures hold, and a wait
+// takes as many times as long as there are ranks on the core.
 struct CostModel {
     struct Link {
         LinkSpeeds alone, shared;

@@ -1,16 +1,65 @@
 // Explains the plan of a call: the candidates that the planner had, the one that it chose, and why
 // each candidate won, lost or was refused. The explanation is data, text for people, or JSON for
-// programs. Used by qcclExplain and qccl-info explain. Pure; any thread.
+// programs. It can show how many bytes the call sends over links of each class, all ranks together;
+// these counts come from the schedules of all ranks.
+//
+// Used by qcclExplain, qccl-info explain and the topology graph. Pure; any thread, but a
+// LinkByteCounter serves one thread at a time.
 #pragma once
 
-#include "plan/budget_choice.hpp"
-#include "plan/link_bytes.hpp"
+#include "base/result.hpp"
+#include "plan/link_class.hpp"
+#include "plan/planner.hpp"
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace qccl {
+
+// ---- Bytes by link class
+
+// Returns the class of the path of a message between two ranks.
+using LinkClassOf = std::function<LinkClass(uint32_t from, uint32_t to)>;
+// Returns the classes for ranks of which only the hosts are known: shared memory within a host, and
+// TCP between hosts. `places` (null: one host) has to outlive the result.
+LinkClassOf link_class_by_hosts(const RankTopology *places);
+
+using LinkBytes = std::array<uint64_t, link_classes>; // by class
+
+class LinkByteCounter {
+public:
+    // For more ranks, writing the schedules takes minutes.
+    static constexpr uint32_t most_ranks = 1024;
+
+    explicit LinkByteCounter(LinkClassOf link_class) : link_class_(std::move(link_class)) {}
+
+    // Returns the bytes, headers included. `problem` has the plan's codec and places. Schedules are
+    // the same for all sizes, types and codecs. The first call for an algorithm, a collective and a
+    // root writes them, so the places have to be the same in all calls. An error says why there is
+    // no such schedule.
+    Result<LinkBytes> count(const Plan &plan, const Problem &problem, const ShapeLimits &limits);
+
+private:
+    // How often all ranks together send each chunk.
+    struct Sends {
+        uint32_t chunks = 0, outbox = 0;
+        // Indexed by class, then by whether the inner tiers' codec is used, then by chunk.
+        std::array<std::array<std::vector<uint64_t>, 2>, link_classes> times{};
+    };
+
+    Result<const Sends *> sends_of(const Algorithm &algorithm, const Problem &problem);
+    Result<Sends> count_sends(const Algorithm &algorithm, const Problem &problem) const;
+
+    const LinkClassOf link_class_;
+    std::map<std::string, Sends> known_; // by algorithm, collective and root
+};
+
+// ---- Explanations
 
 struct ExplainedCandidate {
     enum class CandidateStatus : uint8_t {

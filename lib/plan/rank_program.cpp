@@ -1,15 +1,22 @@
-// Cuts a call as the engine does, and turns a rank's schedule into tasks with times.
+// Cuts a call as the engine does, and turns a rank's schedule into tasks with times. A simulated
+// rank keeps track of ready and parked tasks, arrived messages and slots in use. GOAL text has a
+// label for each task of each instance.
 #include "plan/rank_program.hpp"
 
 #include "codec/chunk.hpp"
-#include "schedule/message_series.hpp"
-#include "schedule/place_codec.hpp"
+#include "schedule/lower.hpp"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <functional>
 #include <map>
 #include <numeric>
 
 namespace qccl {
+
+// ---- Programs of ranks
 
 // ---- CallGeometry
 
@@ -211,6 +218,212 @@ Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &ca
     const Dependencies dependencies = lower(fused.schedule);
     TaskGraph graph = make_tasks(fused.schedule, dependencies);
     return ProgramBuilder(fused, call, shape).build(std::move(graph), number_of, peers);
+}
+
+// ---- A rank that runs its program
+
+SimulatedRank::SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances,
+                             uint32_t calls, uint32_t most_lanes)
+    : number_(number), program_(program), instances_(instances), calls_(calls),
+      most_lanes_(most_lanes), lanes_(std::min<uint64_t>(program.lanes, instances)),
+      has_arrived_(size_t{calls} * program.receives * instances),
+      arrived_(size_t{calls} * program.receives * most_lanes),
+      origins_(size_t{program.wires} * lanes_.size()), holds_(program.outbox * lanes_.size()) {}
+
+void SimulatedRank::begin_call() {
+    call_++;
+    lanes_left_ = static_cast<uint32_t>(lanes_.size());
+    for (uint32_t i = 0; i < lanes_.size(); i++) begin(lanes_[i], i);
+}
+
+void SimulatedRank::begin(Lane &lane, uint64_t instance) {
+    lane.instance = instance;
+    lane.oldest = 0;
+    lane.is_over = false;
+    lane.waits = program_.graph.waits;
+    lane.is_done.assign(program_.tasks.size(), false);
+    if (program_.tasks.empty()) {
+        lane.is_over = true;
+        lanes_left_--;
+    }
+    for (uint32_t task = 0; task < program_.tasks.size(); task++)
+        if (lane.waits[task] == 0) make_ready(lane, task);
+}
+
+void SimulatedRank::make_ready(Lane &lane, uint32_t task) {
+    const bool receives = program_.tasks[task].verb == Verb::recv;
+    if (receives && !has_arrived_[arrival(call_, task, lane.instance)]) return;
+    lane.ready.push_back(task);
+    std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+}
+
+std::optional<SimulatedRank::Choice> SimulatedRank::choose() {
+    std::optional<Choice> best;
+    for (uint32_t i = 0; i < lanes_.size(); i++) {
+        if (lanes_[i].is_over || (best && lanes_[i].instance > lanes_[best->lane].instance))
+            continue;
+        if (const auto task = first_of(i)) best = Choice{i, *task};
+    }
+    if (!best) return best;
+    std::vector<uint32_t> &ready = lanes_[best->lane].ready;
+    std::pop_heap(ready.begin(), ready.end(), std::greater<>());
+    ready.pop_back();
+    take_slots(best->lane, best->task);
+    return best;
+}
+
+std::optional<uint32_t> SimulatedRank::first_of(uint32_t number) {
+    Lane &lane = lanes_[number];
+    while (!lane.ready.empty()) {
+        const uint32_t task = lane.ready.front();
+        if (task - lane.oldest >= window) return {};
+        if (has_room(number, task)) return task;
+        std::pop_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+        lane.ready.pop_back();
+        lane.parked.push_back(task);
+    }
+    return {};
+}
+
+bool SimulatedRank::has_room(uint32_t lane, uint32_t number) const {
+    const RankProgram::Task &task = program_.tasks[number];
+    for (uint32_t i = task.fills_first; i < task.fills_last; i++)
+        if (holds_[lane * program_.outbox + program_.slots[i]] != 0) return false;
+    return true;
+}
+
+void SimulatedRank::take_slots(uint32_t lane, uint32_t number) {
+    const RankProgram::Task &task = program_.tasks[number];
+    for (uint32_t i = task.fills_first; i < task.fills_last; i++) {
+        const uint32_t wire = program_.slots[i], slot = lane * program_.outbox + wire;
+        add_hold(slot);
+        origins_[size_t{lane} * program_.wires + wire] = {number_, slot};
+    }
+}
+
+void SimulatedRank::finish(Choice done) {
+    Lane &lane = lanes_[done.lane];
+    const RankProgram::Task &task = program_.tasks[done.task];
+    if (task.verb == Verb::recv)
+        origins_[size_t{done.lane} * program_.wires + task.wire] =
+            arrived(call_, done.task, lane.instance);
+    lane.is_done[done.task] = true;
+    for (const uint32_t next : program_.graph.after(done.task))
+        if (--lane.waits[next] == 0) make_ready(lane, next);
+    while (lane.oldest < lane.is_done.size() && lane.is_done[lane.oldest]) lane.oldest++;
+    if (lane.oldest < lane.is_done.size()) return;
+    const uint64_t next = lane.instance + lanes_.size();
+    if (next < instances_) return begin(lane, next);
+    lane.is_over = true;
+    lanes_left_--;
+}
+
+void SimulatedRank::arrive(const MessageArrival &arrival) {
+    const uint32_t task = arrival.task;
+    const auto number = static_cast<uint32_t>(arrival.instance % lanes_.size());
+    Lane &lane = lanes_[number];
+    has_arrived_[this->arrival(arrival.call, task, arrival.instance)] = true;
+    arrived(arrival.call, task, arrival.instance) = arrival.origin;
+    if (arrival.call == call_ && !lane.is_over && lane.instance == arrival.instance &&
+        lane.waits[task] == 0 && !lane.is_done[task])
+        make_ready(lane, task);
+}
+
+bool SimulatedRank::release(uint32_t slot) {
+    if (--holds_[slot] != 0) return false;
+    held_--;
+    Lane &lane = lanes_[slot / program_.outbox];
+    for (const uint32_t task : lane.parked) {
+        lane.ready.push_back(task);
+        std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+    }
+    const bool has_parked = !lane.parked.empty();
+    lane.parked.clear();
+    return has_parked || (program_.lends && has_ended());
+}
+
+// ---- GOAL text
+
+namespace {
+
+class GoalRank {
+public:
+    GoalRank(const RankProgram &program, const CallGeometry &geometry)
+        : program_(program), geometry_(geometry) {
+        for (uint32_t task = 0; task < program.tasks.size(); task++)
+            if (program.graph.after(task).empty()) last_.push_back(task);
+    }
+
+    std::string print(uint32_t rank) {
+        append("rank %u {\n", rank);
+        for (uint64_t instance = 0; instance < geometry_.instances(); instance++) add(instance);
+        text_ += "}\n\n";
+        return std::move(text_);
+    }
+
+private:
+    template <class... Arguments> void append(const char *format, Arguments... arguments) {
+        char line[128];
+        std::snprintf(line, sizeof line, format, arguments...);
+        text_ += line;
+    }
+
+    uint64_t label(uint64_t instance, uint32_t task) const {
+        return instance * program_.tasks.size() + task + 1;
+    }
+
+    void add(uint64_t instance) {
+        for (uint32_t task = 0; task < program_.tasks.size(); task++) add_task(instance, task);
+        for (uint32_t task = 0; task < program_.tasks.size(); task++)
+            for (const uint32_t next : program_.graph.after(task))
+                require(label(instance, next), label(instance, task));
+        if (instance < program_.lanes) return;
+        for (uint32_t task = 0; task < program_.tasks.size(); task++)
+            for (const uint32_t before : last_)
+                if (program_.graph.waits[task] == 0)
+                    require(label(instance, task), label(instance - program_.lanes, before));
+    }
+
+    void require(uint64_t later, uint64_t earlier) {
+        append("l%" PRIu64 " requires l%" PRIu64 "\n", later, earlier);
+    }
+
+    void add_task(uint64_t instance, uint32_t number) {
+        const RankProgram::Task &task = program_.tasks[number];
+        const uint64_t at = label(instance, number);
+        if (computes(task.verb)) {
+            const auto values = static_cast<double>(geometry_.count(task.length, instance));
+            return append("l%" PRIu64 ": calc %.0f\n", at, std::round(task.ns_per_value * values));
+        }
+        const bool sends = task.verb == Verb::send;
+        append("l%" PRIu64 ": %s %" PRIu64 "b %s %u tag %" PRIu64 "\n", at, sends ? "send" : "recv",
+               geometry_.bytes(task.length, instance, task.is_inner), sends ? "to" : "from",
+               task.peer, task.ordinal * geometry_.instances() + instance);
+    }
+
+    const RankProgram &program_;
+    const CallGeometry &geometry_;
+    std::vector<uint32_t> last_; // tasks that no other task waits for
+    std::string text_;
+};
+
+} // namespace
+
+Done write_goal(const SimulatedCall &call, const std::function<Done(const std::string &)> &write) {
+    const Problem &problem = call.problem;
+    QCCL_TRY(write("num_ranks " + std::to_string(problem.ranks) + "\n\n"));
+    std::vector<uint32_t> own_numbers(problem.ranks);
+    std::iota(own_numbers.begin(), own_numbers.end(), 0U);
+    for (uint32_t rank = 0; rank < problem.ranks; rank++) {
+        QCCL_TRY(const Schedule author,
+                 emit(call.algorithm, problem.collective, problem.team(rank)));
+        QCCL_TRY(const CallGeometry geometry,
+                 CallGeometry::create(call, author.chunks, author.outbox, false));
+        QCCL_TRY(const RankProgram program,
+                 make_program(author, call, geometry, own_numbers, problem.ranks));
+        QCCL_TRY(write(GoalRank(program, geometry).print(rank)));
+    }
+    return {};
 }
 
 } // namespace qccl

@@ -1,9 +1,20 @@
-// Composes the error of a result from the sampled losses of one encode.
+// Composes the error of a result from the sampled losses of one encode. Guards have a hysteresis
+// between lossless calls and calls with a codec. Audits turn sampled losses into estimated errors,
+// merge the rows of communicators that were created alike, and are printed as a table for people
+// and as JSON.
 #include "plan/sampled_error.hpp"
 
+#include "codec/error_model.hpp"
+
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace qccl {
+
+// ---- Estimates
 
 bool EncodeCounts::loses() const {
     return (!codec.is_lossless() && encodes > 0) ||
@@ -32,5 +43,364 @@ double cancellation_of(double own, double result, double summands) {
 }
 
 Loss greater(const Loss &a, const Loss &b) { return a.nmse() < b.nmse() ? b : a; }
+
+// ---- Guards
+
+GuardState::Change GuardState::note(double nmse, double budget) {
+    latest_ = nmse;
+    if (!is_lossless_) {
+        if (nmse <= budget) return Change::none;
+        is_lossless_ = true;
+        good_ = 0;
+        to_return_ = std::min(to_return_ * 2, most_to_return);
+        return Change::falls_back;
+    }
+    if (nmse == 0) return Change::none;
+    // Otherwise an error that moves around the budget would change results from call to call.
+    good_ = nmse <= budget / 2 ? good_ + 1 : 0;
+    if (good_ < to_return_) return Change::none;
+    is_lossless_ = false;
+    return Change::returns;
+}
+
+// ---- Audits
+
+bool AuditedShape::is_encodable() const {
+    if (collective == Collective::barrier || !info(type).is_float || count == 0) return false;
+    return !reduces(collective) || adds(op);
+}
+
+void AuditEntry::add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
+                            double ranks, bool divides) {
+    samples++;
+    by_codec.resize(input.size());
+    for (size_t i = 0; i < input.size(); i++) {
+        AuditTally &tally = by_codec[i];
+        tally.input.add(input[i]);
+        Loss loss = input[i].loss();
+        double cancellation = 1;
+        if (!result.empty()) {
+            const double scale = divides ? ranks * ranks : 1;
+            tally.result.add(result[i]);
+            loss = greater(loss, result[i].loss());
+            cancellation = cancellation_of(input[i].square, result[i].square * scale, ranks);
+            if (i == 0) own_square += input[i].square;
+            if (i == 0) sum_square += result[i].square * scale;
+        }
+        if (loss.nmse() * cancellation < tally.worst.nmse() * tally.worst_cancellation) continue;
+        tally.worst = loss;
+        tally.worst_cancellation = cancellation;
+    }
+}
+
+namespace {
+
+// The audit asks what the codec does at every size, whether it pays there or not.
+Codec at_any_size(Codec codec) {
+    codec.min_bytes = 0;
+    return codec;
+}
+
+double estimate(const EncodeCounts &counts, const Loss &loss, double cancellation) {
+    const bool has_inner = !counts.inner_codec.is_lossless();
+    return estimated_nmse(
+        counts,
+        {.loss = loss, .inner_loss = has_inner ? loss : Loss(), .cancellation = cancellation});
+}
+
+} // namespace
+
+Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
+                           std::span<const Codec> codecs, const Problem &usual,
+                           const PlannerInputs &inputs, const Algorithm &forced) {
+    Problem problem = usual;
+    problem.collective = shape.collective;
+    problem.count = shape.count;
+    problem.root = shape.root;
+    problem.type = shape.type;
+    AuditRow row{.comm = {},
+                 .shape = shape,
+                 .calls = entry.calls,
+                 .samples = entry.samples,
+                 .bytes = vector_bytes(problem),
+                 .guessed_bytes_per_ns = problem.has_hosts() && !inputs.speeds.is_far_rate_known()
+                                             ? inputs.speeds.far_bytes_per_ns
+                                             : 0,
+                 .has_hosts = problem.has_hosts(),
+                 .findings = {}};
+    StepCountCache counted;
+    QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), inputs, forced, &counted));
+    for (size_t i = 0; i < codecs.size(); i++) {
+        QCCL_TRY(const Plan plan,
+                 choose(with_codec(problem, at_any_size(codecs[i])), inputs, forced, &counted));
+        const AuditTally tally = i < entry.by_codec.size() ? entry.by_codec[i] : AuditTally();
+        const EncodeCounts counts = encode_counts(plan);
+        const Loss usual_loss = greater(tally.input.loss(), tally.result.loss());
+        row.findings.push_back(
+            {.bits = bits_per_value(codecs[i], shape.type),
+             .nmse = estimate(counts, usual_loss,
+                              cancellation_of(entry.own_square, entry.sum_square, counts.summands)),
+             .worst = estimate(counts, tally.worst, tally.worst_cancellation),
+             .lossless_ns = lossless.cost.time_ns,
+             .ns = plan.cost.time_ns,
+             .algorithm = spec(plan.algorithm)});
+    }
+    return row;
+}
+
+void merge(AuditRow &into, const AuditRow &row) {
+    const auto mean = [&](double a, double b) {
+        const auto first = static_cast<double>(into.samples),
+                   second = static_cast<double>(row.samples);
+        return first + second == 0 ? 0 : (a * first + b * second) / (first + second);
+    };
+    for (size_t i = 0; i < into.findings.size(); i++) {
+        AuditFinding &finding = into.findings[i];
+        finding.nmse = mean(finding.nmse, row.findings[i].nmse);
+        finding.worst = std::max(finding.worst, row.findings[i].worst);
+    }
+    into.calls += row.calls;
+    into.samples += row.samples;
+}
+
+// ---- Reports of audits
+
+namespace {
+
+template <class... Arguments>
+void append(std::string &text, const char *format, Arguments... arguments) {
+    char line[320];
+    std::snprintf(line, sizeof line, format, arguments...);
+    text += line;
+}
+
+using Number = unsigned long long;
+
+// Findings about all calls of one tag, whatever their shapes.
+struct TagFinding {
+    double bits = 0, nmse = 0, worst = 0, lossless_ns = 0, ns = 0;
+};
+struct TagRow {
+    uint64_t calls = 0, samples = 0;
+    double bytes = 0;
+    bool is_guessed = false; // the predicted times rest on an assumed rate
+    bool has_hosts = false;  // false: no gain is predicted
+    std::vector<TagFinding> findings;
+};
+using TagKey = std::pair<std::string, uint64_t>; // communicator and tag
+using TagRows = std::map<TagKey, TagRow>;
+
+TagRows by_tag(std::span<const AuditRow> rows, size_t codecs) {
+    TagRows tags;
+    for (const AuditRow &row : rows) {
+        TagRow &tag = tags[{row.comm, row.shape.tag}];
+        const auto calls = static_cast<double>(row.calls);
+        const double bytes = calls * static_cast<double>(row.bytes);
+        tag.findings.resize(codecs);
+        for (size_t i = 0; i < codecs; i++) {
+            const AuditFinding &finding = row.findings[i];
+            TagFinding &sum = tag.findings[i];
+            // Bits and errors are means over bytes, and all types count.
+            sum.bits += finding.bits * bytes;
+            sum.nmse += finding.nmse * bytes;
+            sum.worst = std::max(sum.worst, finding.worst);
+            sum.lossless_ns += finding.lossless_ns * calls;
+            sum.ns += finding.ns * calls;
+        }
+        tag.is_guessed |= row.guessed_bytes_per_ns != 0;
+        tag.has_hosts |= row.has_hosts;
+        tag.calls += row.calls;
+        tag.samples += row.samples;
+        tag.bytes += bytes;
+    }
+    for (auto &[key, tag] : tags)
+        for (TagFinding &finding : tag.findings) {
+            finding.bits /= tag.bytes;
+            finding.nmse /= tag.bytes;
+        }
+    return tags;
+}
+
+std::string tag_text(uint64_t tag) { return tag == 0 ? "-" : std::to_string(tag); }
+
+std::string bytes_text(double bytes) {
+    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    for (; bytes >= 1024 && unit + 1 < std::size(units); unit++) bytes /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g %s", bytes, units[unit]);
+    return text;
+}
+
+std::string gain_text(const TagRow &tag, const TagFinding &finding) {
+    if (!tag.has_hosts) return "-";
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2fx%s",
+                  finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns,
+                  tag.is_guessed ? "?" : "");
+    return text;
+}
+
+void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
+             const std::vector<Codec> &codecs) {
+    for (size_t i = 0; i < codecs.size(); i++) {
+        const TagFinding &finding = tag.findings[i];
+        if (i == 0)
+            append(text, "  %-20.40s %6s %9llu %10s", key.first.c_str(),
+                   tag_text(key.second).c_str(), static_cast<Number>(tag.calls),
+                   bytes_text(tag.bytes).c_str());
+        else
+            append(text, "  %-20s %6s %9s %10s", "", "", "", "");
+        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %6s\n", spec(codecs[i]).c_str(), finding.bits,
+               finding.nmse, finding.worst, gain_text(tag, finding).c_str());
+    }
+}
+
+// Returns the index of the codec with the fewest bits whose worst sample keeps the error, or the
+// number of codecs if there is none.
+size_t cheapest(const TagRow &tag, double nmse) {
+    size_t best = tag.findings.size();
+    for (size_t i = 0; i < tag.findings.size(); i++)
+        if (tag.samples != 0 && tag.findings[i].worst <= nmse &&
+            (best == tag.findings.size() || tag.findings[i].bits < tag.findings[best].bits))
+            best = i;
+    return best;
+}
+
+// A list of tags in words, with their communicators if there is more than one.
+class TagList {
+public:
+    explicit TagList(bool names_comm) : names_comm_(names_comm) {}
+
+    void add(const TagKey &key) {
+        if (++tags_ > most_named) return;
+        text_ += (tags_ == 1 ? "tag " : ", ") + tag_text(key.second);
+        if (names_comm_) text_ += " of " + key.first;
+    }
+    std::string text() const {
+        if (tags_ <= most_named) return text_;
+        return text_ + " and " + std::to_string(tags_ - most_named) + " more";
+    }
+
+private:
+    static constexpr size_t most_named = 8;
+    bool names_comm_;
+    size_t tags_ = 0;
+    std::string text_;
+};
+
+// Returns whether no codec has lost anything of the samples: they hold only zeros, or only values
+// that the codecs represent exactly.
+bool is_unknown(const TagRow &tag) {
+    return std::ranges::all_of(tag.findings,
+                               [](const TagFinding &finding) { return finding.worst == 0; });
+}
+
+void add_safe(std::string &text, const TagRows &tags, const std::vector<Codec> &codecs) {
+    text += "safe, by the worst sample:";
+    if (std::ranges::all_of(tags, [](const auto &tag) { return is_unknown(tag.second); })) {
+        text += " not known, as no codec has lost anything of the samples (zeros, or a few values "
+                "that codes meet)\n";
+        return;
+    }
+    text += "\n";
+    const bool has_comms = tags.begin()->first.first != tags.rbegin()->first.first;
+    for (const double nmse : {1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
+        std::map<size_t, TagList> chosen; // by codec
+        for (const auto &[key, tag] : tags)
+            if (!is_unknown(tag))
+                chosen.try_emplace(cheapest(tag, nmse), has_comms).first->second.add(key);
+        append(text, "  NMSE up to %.0e:", nmse);
+        bool is_first = true;
+        for (const auto &[codec, list] : chosen) {
+            const std::string name = codec < codecs.size() ? spec(codecs[codec]) : "none of them";
+            text += (is_first ? " " : "; ") + name;
+            if (chosen.size() > 1) text += " for " + list.text();
+            is_first = false;
+        }
+        text += "\n";
+    }
+}
+
+} // namespace
+
+std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
+    std::string text;
+    append(text, "QCCL_AUDIT of rank %u of %u, process %lld on %.100s\n", head.rank, head.ranks,
+           static_cast<long long>(head.pid), head.host.c_str());
+    if (rows.empty()) {
+        text += "  no call could have been encoded\n";
+        return text;
+    }
+    const TagRows tags = by_tag(rows, head.codecs.size());
+    append(text, "  %-20s %6s %9s %10s  %-22s %6s  %8s  %8s  %6s\n", "communicator", "tag", "calls",
+           "bytes", "codec", "bits", "NMSE", "worst", "gain");
+    for (const auto &[key, tag] : tags) add_tag(text, key, tag, head.codecs);
+    add_safe(text, tags, head.codecs);
+    if (head.other_calls != 0)
+        append(text, "  %llu other calls are not in it: barriers, integers, other operations\n",
+               static_cast<Number>(head.other_calls));
+    text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
+            "without the codec over that with it\n";
+    if (std::ranges::none_of(rows, &AuditRow::has_hosts))
+        text += "all ranks are on one host, where memory is the bound: no gain is predicted\n";
+    for (const AuditRow &row : rows) {
+        if (row.guessed_bytes_per_ns == 0) continue;
+        append(text,
+               "?: how fast the links between hosts are is unknown, and taken for %.4g GB/s; "
+               "QCCL_LINK_RATE says it\n",
+               row.guessed_bytes_per_ns);
+        break;
+    }
+    return text;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const AuditRow &row, const std::vector<Codec> &codecs) {
+    const AuditedShape &shape = row.shape;
+    Json findings = Json::array();
+    for (size_t i = 0; i < codecs.size(); i++) {
+        const AuditFinding &finding = row.findings[i];
+        findings.push_back({{"codec", spec(codecs[i])},
+                            {"bits", finding.bits},
+                            {"nmse", finding.nmse}, // not finite: null
+                            {"worst_nmse", finding.worst},
+                            {"algorithm", finding.algorithm},
+                            {"predicted_ns", finding.ns},
+                            {"lossless_predicted_ns", finding.lossless_ns}});
+    }
+    return {{"communicator", row.comm},
+            {"tag", shape.tag},
+            {"collective", name(shape.collective)},
+            {"type", name(shape.type)},
+            {"op", reduces(shape.collective) ? name(shape.op) : "none"},
+            {"root", shape.root},
+            {"count", shape.count},
+            {"bytes", row.bytes},
+            {"calls", row.calls},
+            {"samples", row.samples},
+            {"rate_known", row.guessed_bytes_per_ns == 0},
+            {"codecs", std::move(findings)}};
+}
+
+} // namespace
+
+// Bytes in names that are not UTF-8 are replaced.
+std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows) {
+    Json found = Json::array();
+    for (const AuditRow &row : rows) found.push_back(json_of(row, head.codecs));
+    const Json json = {{"qccl_audit", 1},
+                       {"rank", head.rank},
+                       {"ranks", head.ranks},
+                       {"process", head.pid},
+                       {"host", head.host},
+                       {"library", head.library},
+                       {"other_calls", head.other_calls},
+                       {"rows", std::move(found)}};
+    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 } // namespace qccl

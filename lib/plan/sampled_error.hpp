@@ -1,10 +1,30 @@
-// Estimates the error of a result from samples of one rank's values and of the result. Used by
-// guards and audits. Pure; any thread.
+// What samples of calls show about the error of their results. Estimates the error of a result from
+// samples of one rank's values and of the result.
+//
+// GuardState decides when calls with a guard go lossless, and when they use their codec again.
+// Every rank notes the same errors of the same calls, so all ranks decide alike.
+//
+// Audits are the findings of QCCL_AUDIT: what samples of a job's calls show about each audited
+// codec, and what follows for the error of results and, by the planner's figures, for the time of
+// calls.
+//
+// Used by the guards and audits of communicators, which take the samples. Pure; one thread at a
+// time for each object, nothing blocks.
 #pragma once
 
+#include "codec/error_model.hpp"
 #include "plan/planner.hpp"
 
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
 namespace qccl {
+
+// ---- Estimates
 
 // How often a plan encodes values on their way, and with which codecs.
 struct EncodeCounts {
@@ -37,5 +57,110 @@ double cancellation_of(double own, double result, double summands);
 
 // Returns the one that loses more.
 Loss greater(const Loss &a, const Loss &b);
+
+// ---- Guards
+
+// The state of calls of one shape and tag.
+class GuardState {
+public:
+    enum class Change : uint8_t { none, falls_back, returns };
+
+    // Notes a call of which samples were taken, and returns what changes for later calls. `nmse` is
+    // the largest error that a rank has estimated for the codec, whether or not the call used it.
+    // `budget`: the largest error that the guard allows. An error of 0, which samples of zeros
+    // alone show, is no evidence that a codec is safe.
+    Change note(double nmse, double budget);
+
+    bool is_lossless() const { return is_lossless_; }
+    double latest() const { return latest_; } // NMSE
+    // Returns how many samples in a row have to stay within half of the budget before the codec
+    // returns. The number doubles each time that calls go lossless, up to `most_to_return`.
+    uint32_t samples_to_return() const { return to_return_; }
+
+    static constexpr uint32_t fewest_to_return = 16, most_to_return = 1024;
+
+private:
+    bool is_lossless_ = false;
+    double latest_ = 0;
+    uint32_t to_return_ = fewest_to_return / 2, good_ = 0;
+};
+
+// ---- Audits
+
+// Calls that are audited together: one tag, and the same arguments.
+struct AuditedShape {
+    uint64_t tag = 0;
+    Collective collective = Collective::all_reduce;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t root = 0;
+    uint64_t count = 0;
+
+    auto operator<=>(const AuditedShape &) const = default;
+    // Returns whether a codec other than a cast can encode such a call.
+    bool is_encodable() const;
+};
+
+// What samples show about one codec.
+struct AuditTally {
+    SampledLoss input, result;
+    // The sample with the largest error.
+    Loss worst;
+    double worst_cancellation = 1;
+};
+
+// Counts and sampled losses of the calls of one shape.
+struct AuditEntry {
+    uint64_t calls = 0, samples = 0;
+    double own_square = 0, sum_square = 0; // sums of squares at the same places; reductions only
+    std::vector<AuditTally> by_codec;      // by codec
+
+    // Adds the samples of one call; `input` and `result` have an element for each codec. `result`
+    // is empty if the call does not reduce. `ranks` counts the summands; `divides`: the result is a
+    // mean.
+    void add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
+                    double ranks, bool divides);
+};
+
+struct AuditFinding {
+    double bits = 0;                // per value on the wire
+    double nmse = 0, worst = 0;     // of the result: over all samples, and of the worst one
+    double lossless_ns = 0, ns = 0; // of a call, predicted
+    std::string algorithm;          // that the planner chooses with the codec
+};
+
+// The audit's findings about the calls of one shape, made when a communicator ends.
+struct AuditRow {
+    std::string comm; // the communicator's name, or how it was created, and its number of ranks
+    AuditedShape shape;
+    uint64_t calls = 0, samples = 0;
+    uint64_t bytes = 0;              // of a call's vector
+    double guessed_bytes_per_ns = 0; // assumed between hosts; 0: the rate is known
+    bool has_hosts = false;          // false: memory is the bottleneck, which codecs hardly relieve
+    std::vector<AuditFinding> findings; // by codec
+};
+
+// Evaluates an entry with the communicator's planner. `usual` has the ranks and their places;
+// `forced`: as in choose(). Returns the errors of choose().
+Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
+                           std::span<const Codec> codecs, const Problem &usual,
+                           const PlannerInputs &inputs, const Algorithm &forced);
+
+// Adds `row` to `into`, which is the same shape in a communicator that was created alike: calls are
+// added up, mean errors are weighted by the number of samples, and the worst error stays.
+void merge(AuditRow &into, const AuditRow &row);
+
+struct AuditHead {
+    uint32_t rank = 0, ranks = 1; // of the first communicator
+    int64_t pid = 0;
+    std::string host{}, library{};
+    std::vector<Codec> codecs{};
+    uint64_t other_calls = 0; // calls that no codec applies to, or that the table had no space for
+};
+
+// Returns a line for each tag and codec, and which codecs are safe up to which error.
+std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows);
+// Returns all rows as JSON; the member "qccl_audit" is the version of the format.
+std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows);
 
 } // namespace qccl

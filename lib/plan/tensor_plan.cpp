@@ -1,11 +1,35 @@
-// Asks the planner for each number of parts, with and without the codec, and compares the times.
+// Asks the planner for each number of parts, with and without the codec. Picks the best time of
+// each kind, and compares the two.
 #include "plan/tensor_plan.hpp"
 
-#include "plan/budget_choice.hpp"
+#include "plan/planner.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace qccl {
+
+// ---- Partitioning
+
+static PartsTime best_time(std::span<const PartsTime> times, double equal_ratio) {
+    const double least = std::ranges::min_element(times, {}, &PartsTime::time)->time;
+    return *std::ranges::find_if(
+        times, [&](const PartsTime &one) { return one.time <= least * equal_ratio; });
+}
+
+Partitioning choose_partitioning(std::span<const PartsTime> lossless,
+                                 std::span<const PartsTime> compressed,
+                                 const PartitionThresholds &manners) {
+    Partitioning choice;
+    choice.lossless = choice.compressed = best_time(lossless, manners.equal_time);
+    if (!compressed.empty()) choice.compressed = best_time(compressed, manners.equal_time);
+    choice.is_compressed =
+        !compressed.empty() && choice.lossless.time > choice.compressed.time * manners.least_gain;
+    choice.best = choice.is_compressed ? choice.compressed : choice.lossless;
+    return choice;
+}
+
+// ---- Plans of tensors
 
 // One call, cut into one part, two, four and so on.
 struct TensorPlanner::Cuts {

@@ -1,10 +1,16 @@
 // Plans the sums of a job's tensors, each by its size: whether it is compressed, with which codec,
 // by which algorithm, and into how many parts it is cut. Writes the plans as the rules of a plan
-// file. Used by qccl-info plan. Pure; a planner is used by one thread at a time, nothing blocks.
+// file.
+//
+// The decision on compression and parts follows selective compression and partitioning, as in
+// SeCoPa of HiPress (Bai et al., "Gradient Compression Supercharged High-Performance Data Parallel
+// DNN Training", SOSP'21). choose_partitioning() takes the times of all possibilities: plans of
+// tensors ask the planner for them, tests use the published formulas.
+//
+// Used by qccl-info plan. Pure; a planner is used by one thread at a time, nothing blocks.
 #pragma once
 
-#include "plan/partitioning.hpp"
-#include "plan/plan_file.hpp"
+#include "plan/call_policy.hpp"
 #include "plan/planner.hpp"
 
 #include <cstdint>
@@ -15,6 +21,38 @@
 #include <vector>
 
 namespace qccl {
+
+// ---- Partitioning
+
+// The time of a tensor that is cut into so many parts, in any unit that all times share.
+struct PartsTime {
+    uint32_t parts = 1;
+    double time = 0;
+};
+
+// How much times have to differ to count as different; 1: any difference counts.
+struct PartitionThresholds {
+    // Among times that differ by less than this factor, the one with the fewest parts wins.
+    double equal_time = 1;
+    // A tensor is compressed if that makes it more than this many times as fast.
+    double least_gain = 1;
+};
+
+struct Partitioning {
+    bool is_compressed = false;
+    PartsTime best = {}; // the decision
+    // The best without and with compression. If there are no times with compression, both are
+    // equal.
+    PartsTime lossless = {}, compressed = {};
+};
+
+// Decides for one tensor. `lossless` has at least one time, `compressed` may have none. Both are
+// ordered by the number of parts, ascending.
+Partitioning choose_partitioning(std::span<const PartsTime> lossless,
+                                 std::span<const PartsTime> compressed,
+                                 const PartitionThresholds &manners = {});
+
+// ---- Plans of tensors
 
 struct NamedTensor {
     std::string name;

@@ -1,5 +1,6 @@
-// The description of a call that all ranks have to agree about. Published and compared by the
-// transport; shown by records and errors. Pure; any thread may call.
+// What a rank tells others about itself: the description of its call, on which all ranks have to
+// agree, and what it waits for. The transport publishes and compares descriptors; records, traces
+// and errors show both. Pure; any thread may call.
 #pragma once
 
 #include "base/result.hpp"
@@ -9,6 +10,8 @@
 #include <optional>
 
 namespace qccl {
+
+// ---- Calls
 
 // The numbers that differ between the calls of one program. They are kept apart from the
 // descriptor, which is written once for each program and read in every call: numbers stored into a
@@ -58,5 +61,32 @@ struct CallDescriptor {
                                     uint32_t rank) const;
 };
 static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word: no padding");
+
+// ---- Waits
+
+// The numbers stand in records that other versions read.
+enum class WaitPhase : uint32_t {
+    unknown = 0,
+    meeting = 1, // a peer to begin the call
+    eager = 2,   // a peer to publish its eager slot
+    message = 3, // a peer's chunk
+    room = 4,    // a peer to take a chunk
+    readers = 5, // peers to read a chunk of this rank
+    network = 6, // sent messages to leave for other hosts
+    device = 7,  // this rank's device to compute
+};
+
+struct Wait {
+    Wait(uint32_t awaited = 0, WaitPhase what = WaitPhase::unknown) : on(awaited), phase(what) {}
+
+    uint32_t on; // the rank; itself if it waits for others to read
+    WaitPhase phase;
+    // Step of the schedule and run over segments: which of how many, from 1; 0 if there is none.
+    uint32_t step = 0, steps = 0;
+    uint64_t segment = 0, segments = 0;
+    // The rank also waits for something that does not wake it up, so the wait may last no longer
+    // than one sleep between two checks.
+    bool is_brief = false;
+};
 
 } // namespace qccl

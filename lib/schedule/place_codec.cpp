@@ -1,5 +1,5 @@
 // Looks up first what later steps do with each value, then rewrites the steps one by one.
-#include "schedule/place_codec.hpp"
+#include "schedule/lower.hpp"
 
 #include <deque>
 #include <limits>

@@ -2,13 +2,10 @@
 // step.
 #include "schedule/verify.hpp"
 
-#include "schedule/expression.hpp"
-#include "schedule/layout.hpp"
 #include "schedule/lower.hpp"
-#include "schedule/message_queue.hpp"
-#include "schedule/race.hpp"
-#include "schedule/structure.hpp"
-#include "schedule/text.hpp"
+#include "schedule/schedule_text.hpp"
+#include "schedule/shape.hpp"
+#include "schedule/verify_parts.hpp"
 
 #include <algorithm>
 #include <deque>

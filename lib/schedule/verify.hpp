@@ -1,17 +1,24 @@
-// Proves that the schedules of all ranks are right together, by running them on expressions instead
-// of values. Tests and qccl-info verify use it. It checks the contract's orders of sums and needs
-// neither algorithms nor codecs. A pure function; any thread.
+// Proves that the schedules of all ranks are right together. verify() runs them on expressions
+// instead of values; in it every send is done at once, as in the engine. It checks the contract's
+// orders of sums and needs neither algorithms nor codecs. verify_synchronous() proves that the
+// schedules finish even if sends are synchronous, as in a transport without buffers: a send is done
+// only when its receive has been posted. Tests and qccl-info verify use both. Pure functions; any
+// thread.
+//
+// verify.cpp and verify_synchronous.cpp define the two proofs; verify_parts.hpp has what the first
+// one is made of.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
-#include "schedule/sum_order.hpp"
 
 #include <cstdint>
 #include <functional>
 
 namespace qccl {
+
+// ---- Proof of the results
 
 // The claim that verify() proves.
 struct Theorem {
@@ -50,5 +57,21 @@ using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 //   starts from the same state as the first.
 // The error (invalid_argument) names the rank, the first wrong step and the reason.
 Result<Verified> verify(const Theorem &theorem, const ScheduleOf &schedule_of);
+
+// ---- Proof for synchronous sends
+
+struct SynchronousProof {
+    uint64_t messages = 0;
+    // How many tasks (sends, receives, runs of joined steps) a rank must have in flight, from the
+    // oldest unfinished one on; with fewer, the ranks would wait for one another for ever. 1: sends
+    // and receives may block.
+    uint32_t in_flight = 1;
+};
+
+// A rank posts a send or a receive, or computes, as soon as the steps that this depends on are
+// done, and the own wire slots that it encodes into have been read. The error (invalid_argument)
+// names two ranks that wait for each other, and their steps. The schedules must have passed
+// verify(); `schedule_of` is called once for each rank, in order.
+Result<SynchronousProof> verify_synchronous(uint32_t ranks, const ScheduleOf &schedule_of);
 
 } // namespace qccl

@@ -1,7 +1,7 @@
 // Writes the events of calls into the ring.
 #include "trace/call_tracer.hpp"
 
-#include "base/ticks.hpp"
+#include "base/clock.hpp"
 
 #include <utility>
 

@@ -1,28 +1,59 @@
 // One rank's trace (QCCL_TRACE) and call log (QCCL_RECORD_CALLS): a thread takes the events of the
 // calls of the rank's communicators and writes them to at most one file each. Events that cannot be
 // written are left out; calls neither wait for the thread nor fail because of it. Any thread may
-// call; only detach and the destructor wait for the thread.
+// call TraceService; only detach and the destructor wait for the thread.
+//
+// A GrowingFile is a file that grows while others may read it and is complete at every moment: its
+// ending is written with each piece and overwritten by the next piece. The trace's thread writes
+// the trace and the call log to such files, and the log of audits is another one. One thread at a
+// time uses a file; `append` blocks as the disk does.
 #pragma once
 
-#include "base/service_thread.hpp"
 #include "base/result.hpp"
+#include "base/service_thread.hpp"
+#include "base/system.hpp"
 #include "record/call_log.hpp"
 #include "trace/call_tracer.hpp"
-#include "trace/growing_file.hpp"
-#include "trace/tick_clock.hpp"
 #include "trace/trace_json.hpp"
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <semaphore>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace qccl {
+
+// ---- Files that grow
+
+class GrowingFile {
+public:
+    // Creates a new file and never overwrites an existing one: if `path` exists, the file gets the
+    // lowest free number from 2 on before its extension. `ending` always stands behind everything
+    // that is appended. Returns system_error with the reason if the file cannot be created or
+    // written.
+    static Result<GrowingFile> create(const std::string &path, std::string ending);
+
+    // Appends a piece. After an error the file ends with what was appended before.
+    Done append(std::string_view text);
+    const std::string &path() const { return path_; }
+    uint64_t bytes() const { return bytes_; }
+
+private:
+    Done write_at(uint64_t offset, std::string_view text) const;
+
+    FileDescriptor file_;
+    std::string path_, ending_, piece_;
+    uint64_t bytes_ = 0; // before the ending
+};
+
+// ---- The trace's thread
 
 // Patterns of file names as in QCCL_TRACE and QCCL_RECORD_CALLS; empty: no such file.
 struct TracePatterns {

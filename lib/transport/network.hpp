@@ -1,19 +1,30 @@
-// One rank's end of a network, and the loader of network modules. A Network calls the module's
-// functions on an end that it closes in its destructor. RemoteEndpoint uses it, by one thread at a
-// time. The loader's functions may run on any thread; loading blocks while files are read.
+// One rank's end of a network between hosts, the loader of network modules, and the check whether
+// the system's limits leave room for a network. A Network calls the module's functions on an end
+// that it closes in its destructor. RemoteEndpoint uses it, by one thread at a time. The loader's
+// functions may run on any thread; loading blocks while files are read.
+//
+// `check_headroom` checks whether the limits leave this process enough descriptors and address
+// space. UCX does not check this itself: if UCX runs short of descriptors or memory, it ends the
+// process or goes silent. The thread that creates a communicator over several hosts calls the
+// check. It reads what the system reports about the process and its network interfaces; it does not
+// block.
 #pragma once
 
 #include "base/result.hpp"
 #include "transport/network_module.hpp"
+#include "transport/transport.hpp"
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace qccl {
+
+// ---- Ends of a network, and modules
 
 // Loads the module of that file name, which lies beside the library or where the system finds
 // libraries. The module stays loaded. A process uses one such file. A forked child loads a copy of
@@ -68,5 +79,21 @@ private:
     const NetworkModule *module_ = nullptr;
     NetworkEnd *end_ = nullptr;
 };
+
+// ---- Limits of the system
+
+struct Headroom {
+    // The limit on descriptors (ulimit -n) that lets all connections be made at once; 0 if the
+    // present limit is high enough.
+    uint64_t advised_descriptors = 0;
+};
+
+// A rank calls this before it loads UCX, with no network in `far`, and again before it starts UCX.
+// `hosts` holds each rank's host; `far` says which devices UCX may use and at how many addresses
+// the rank listens. The check counts what the rank has yet to open and to load. Returns
+// system_error, which names the limit and the least value that it must have. A limit that cannot be
+// read counts as no limit.
+Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
+                                const RemoteOptions &far);
 
 } // namespace qccl

@@ -2,9 +2,9 @@
 // on every rank.
 #include "transport/peer_info.hpp"
 
-#include "base/process.hpp"
-#include "base/short_text.hpp"
-#include "transport/random_bytes.hpp"
+#include "base/system.hpp"
+#include "base/text.hpp"
+#include "net/random_name.hpp"
 
 #include <algorithm>
 #include <cinttypes>

@@ -4,8 +4,9 @@
 // `gather` and `gather_done` block in the all-gather, and all ranks call them in the same order.
 #pragma once
 
-#include "transport/doorbell.hpp"
-#include "transport/segment.hpp"
+#include "memory/doorbell.hpp"
+#include "memory/segment.hpp"
+#include "transport/transport.hpp"
 
 #include <sched.h>
 #include <unistd.h>

@@ -1,15 +1,24 @@
-// Eager slots to and from other hosts, and notes of where remote ranks are. Events that the network
-// reports during `progress` are noted at once and answered after it, so that nothing is posted from
-// inside the network.
+// RemoteEndpoint without its data messages, which are in data_messages.cpp: eager slots to and from
+// other hosts, notes of where remote ranks are, control messages, and the loop of the progress
+// thread. Events that the network reports during `progress` are noted at once and answered after
+// it, so that nothing is posted from inside the network.
+//
+// The control messages are a rank's status, status requests, the communicator's failure, warnings,
+// seqlock records and the goodbye. Any thread may send them. `flush_records`, `broadcast_error` and
+// `leave` block for a bounded time until the messages have left; the others do not block.
 #include "transport/remote_endpoint.hpp"
 
 #include "base/exception_boundary.hpp"
+#include "memory/segment.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <thread>
 
 namespace qccl {
+
+// ---- Events and eager slots
 
 namespace {
 
@@ -289,6 +298,187 @@ void RemoteEndpoint::answer_status_requests() {
             status_waiters_.insert(peer);
         }
         post(peer, status);
+    }
+}
+
+// ---- Control messages
+
+namespace {
+
+// Up to this number of ranks, a rank sends a failure to all remote ranks. With more ranks it sends
+// the failure to the ranks at distances that are powers of two, which forward it in turn.
+constexpr uint32_t few = 16;
+
+// A rank that has other work to do waits for its outgoing messages no longer than this.
+constexpr auto longest_farewell = std::chrono::milliseconds(250);
+
+} // namespace
+
+template <class Condition>
+void RemoteEndpoint::progress_until(const Condition &is_met, std::chrono::nanoseconds longest) {
+    const auto deadline = Clock::now() + longest;
+    while (!is_met() && Clock::now() < deadline)
+        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+void RemoteEndpoint::broadcast_status() {
+    const std::lock_guard guard(mutex_);
+    MessageHeader status = header(MessageKind::status);
+    status.call = latest_call();
+    post_to_all(status);
+    progress_locked();
+}
+
+MessageHeader RemoteEndpoint::status_request(uint64_t call) const {
+    MessageHeader request = header(MessageKind::status_request);
+    request.call = history_.find(peer_table_.rank, call).value_or(latest_call());
+    request.about = call;
+    return request;
+}
+
+void RemoteEndpoint::request_status_of_all(uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    post_to_all(status_request(call));
+    progress_locked();
+}
+
+void RemoteEndpoint::request_status(uint32_t peer, uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    post(peer, status_request(call));
+}
+
+void RemoteEndpoint::flush_records() {
+    const auto are_sent = [&] {
+        const std::lock_guard guard(mutex_);
+        return unsent_copies_.empty();
+    };
+    progress_until(are_sent, longest_farewell);
+}
+
+void RemoteEndpoint::broadcast_error(const Error &error) {
+    {
+        const std::lock_guard guard(mutex_);
+        failure_ = error;
+        const NetworkPart part{&failure_, sizeof failure_};
+        for (const uint32_t peer : gossip_targets())
+            post(peer, header(MessageKind::abort), std::span(&part, 1));
+    }
+    progress_until([&] { return unsent_ == 0; }, longest_farewell);
+}
+
+std::vector<uint32_t> RemoteEndpoint::gossip_targets() const {
+    const uint32_t size = peer_table_.size();
+    std::vector<uint32_t> ranks;
+    for (uint32_t step = 1; step<size; step = size> few ? 2 * step : step + 1) {
+        ranks.push_back((peer_table_.rank + step) % size);
+        ranks.push_back((peer_table_.rank + size - step) % size);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    std::erase_if(ranks, [&](uint32_t rank) { return peer_table_.is_local(rank); });
+    return ranks;
+}
+
+void RemoteEndpoint::broadcast_warning(uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    MessageHeader warned = header(MessageKind::warned);
+    warned.call = history_.current();
+    warned.about = call;
+    post_to_all(warned);
+    progress_locked();
+}
+
+void RemoteEndpoint::leave() {
+    {
+        const std::lock_guard guard(mutex_);
+        flush_locked(); // messages of an abandoned call
+        MessageHeader left = header(MessageKind::goodbye);
+        left.call = latest_call(); // peers do not miss this rank in a call that it has begun
+        for (const uint32_t peer : peer_table_.remote_ranks)
+            if (peer_states_[peer].is_known && !peer_states_[peer].is_lost) post(peer, left);
+    }
+    progress_until([&] { return is_done_by_all(); }, std::chrono::seconds(1));
+}
+
+// Returns whether each peer that may still need this rank's messages has consumed them, or the
+// communicator has failed. A network that is closed earlier drops messages that it has accepted and
+// not delivered.
+bool RemoteEndpoint::is_done_by_all() {
+    const std::lock_guard guard(mutex_);
+    return unsent_ == 0 && (shared_error_.is_set() ||
+                            std::all_of(peer_table_.remote_ranks.begin(),
+                                        peer_table_.remote_ranks.end(), [&](uint32_t peer) {
+                                            const PeerState &state = peer_states_[peer];
+                                            return state.is_lost || has_left(peer) ||
+                                                   state.acked_bytes == state.sent_bytes;
+                                        }));
+}
+
+void RemoteEndpoint::send_record(uint32_t number, uint64_t version,
+                                 std::span<const std::byte> bytes,
+                                 std::span<const uint32_t> remote_ranks) {
+    const std::lock_guard guard(mutex_);
+    MessageHeader notice = header(MessageKind::record);
+    notice.tag.instance = number;
+    notice.exchange = version;
+    // The next version of this record may have to be written before this one has gone to all.
+    const uint64_t token = copy_token | ++copies_;
+    UnsentCopy &unsent = unsent_copies_[token];
+    unsent.bytes.assign(bytes.begin(), bytes.end());
+    unsent.messages = remote_ranks.size() + 1;
+    const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};
+    for (const uint32_t rank : remote_ranks) post(rank, notice, std::span(&part, 1), token);
+    unsent_++;
+    on_sent(token); // the extra count, which has kept the bytes until here
+    progress_locked();
+}
+
+// A record is short enough to be sent eagerly; one that is not comes from no rank of this
+// communicator.
+void RemoteEndpoint::take_record(const MessageHeader &header, const void *data, uint64_t bytes) {
+    const Segment &segment = peer_table_.segments[header.from];
+    const uint32_t number = header.tag.instance;
+    if (number >= records_kept || !data || bytes > segment.record_words(number).size_bytes())
+        return;
+    if (header.exchange <= version_of_record(segment, number)) return;
+    write_record(segment, number, header.exchange,
+                 std::span(static_cast<const std::byte *>(data), bytes));
+}
+
+// ---- Progress between calls
+
+// Short compared with how long a rank waits for an answer, and long enough to cost the core
+// nothing.
+static constexpr auto between_looks = std::chrono::milliseconds(100);
+
+Result<std::unique_ptr<ProgressThread>> ProgressThread::start(RemoteEndpoint &remote,
+                                                              AfterLook after_look) {
+    std::unique_ptr<ProgressThread> progress_thread(
+        new ProgressThread(remote, std::move(after_look)));
+    QCCL_TRY(progress_thread->thread_,
+             ServiceThread::start("qccl-progress", [raw = progress_thread.get()] { raw->run(); }));
+    return progress_thread;
+}
+
+ProgressThread::~ProgressThread() {
+    {
+        const std::lock_guard guard(mutex_);
+        has_left_ = true;
+    }
+    leaving_.notify_all();
+}
+
+// The loop pauses during a call, since an event that this thread handled would not wake the thread
+// that runs the call.
+void ProgressThread::run() {
+    std::unique_lock lock(mutex_);
+    while (!leaving_.wait_for(lock, between_looks, [&] { return has_left_; })) {
+        if (is_in_call_.load(std::memory_order_relaxed)) continue;
+        const Done progressed = exception_boundary([&]() -> Done {
+            remote_.progress();
+            return {};
+        });
+        after_look_(progressed);
     }
 }
 

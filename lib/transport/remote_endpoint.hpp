@@ -1,14 +1,24 @@
 // One rank's endpoint towards the ranks of other hosts: it sends and receives their messages and
 // eager slots, notes where these ranks are, and tells them where this rank is. Any thread may use
-// it. Only `flush_records`, `broadcast_error` and `leave` wait, for a second at most.
+// it. Only `flush_records`, `broadcast_error` and `leave` wait, for a second at most. MessageHeader
+// is the header of every message between ranks of different hosts.
+//
+// ProgressThread is a background thread that answers ranks of other hosts while this rank is in no
+// call. Ranks that wait ask every rank where it is, and a rank that only computes for a while would
+// not answer. SharedTransport uses it, on the thread that makes the calls.
 #pragma once
 
-#include "transport/call_history.hpp"
-#include "transport/message_header.hpp"
+#include "base/service_thread.hpp"
+#include "base/sizes.hpp"
+#include "fault/published_state.hpp"
+#include "fault/remote_ranks.hpp"
 #include "transport/network.hpp"
-#include "transport/shared_error.hpp"
+#include "transport/network_module.hpp"
+#include "transport/transport.hpp"
 
 #include <algorithm>
+#include <condition_variable>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -16,7 +26,53 @@
 
 namespace qccl {
 
-class RemoteEndpoint {
+// ---- Headers of messages
+
+enum class MessageKind : uint32_t {
+    data,           // bytes: an encoded chunk
+    eager,          // bytes: the contents of the sender's eager slot
+    status,         // no bytes: the header alone says where the sender is
+    status_request, // asks for a status that tells of call `about` once that has begun
+    abort,          // bytes: the Error that the communicator has failed with
+    warned,         // a rank has warned its user that call `about` waits
+    goodbye,        // the sender takes part in no further call
+    record,         // bytes: seqlock record number `tag.instance` of the sender
+    batch,          // bytes: encoded chunks of one call, each behind its BatchEntry
+};
+
+// Sent as plain bytes, between libraries of one protocol version.
+struct MessageHeader {
+    uint64_t session = 0; // of the communicator; messages with another session are dropped
+    MessageKind kind = MessageKind::status;
+    uint32_t from = 0;
+    // Copies of the fields of the sender's RankStatus.
+    uint64_t ended = 0;
+    uint32_t waits_on = 0;
+    uint32_t ignores_failure = 0;
+    // A call that the sender has begun: the call that the receiver asked about, else the sender's
+    // latest call. A rank never tells that it has begun a call without this descriptor. Number 0:
+    // the header tells of no call.
+    CallDescriptor call{};
+    uint64_t hash = 0;        // data, batch and eager: of `call`
+    uint64_t about = 0;       // status_request and warned: a call number
+    uint64_t acked_bytes = 0; // bytes of data from the addressee that the sender has consumed
+    MessageTag tag{};         // data and record
+    uint64_t exchange = 0;    // eager: number of the exchange; record: its version
+};
+static_assert(sizeof(MessageHeader) == 184 && sizeof(MessageHeader) <= most_network_head_bytes);
+
+// Precedes each chunk in a batch.
+struct BatchEntry {
+    MessageTag tag;
+    uint64_t bytes = 0;
+};
+static_assert(sizeof(BatchEntry) == batch_entry_bytes);
+// A batch is always sent eagerly, so that the receiver can take it apart at once.
+static_assert(most_batch_bytes <= always_eager_bytes);
+
+// ---- The endpoint
+
+class RemoteEndpoint final : public RemoteRanks {
 public:
     RemoteEndpoint(const PeerTable &peer_table, CallHistory &history, SharedError &shared_error)
         : peer_table_(peer_table), history_(history), shared_error_(shared_error),
@@ -43,22 +99,17 @@ public:
     }
     Network &network() { return network_; }
 
-    // Handles what has arrived and what has been sent. Returns false if nothing has.
-    bool progress();
+    bool progress() override;
     // Whether the network still reads data of the caller. Status messages do not count: they may
     // take for ever to reach a peer that is in no call.
     bool has_unsent_data() const { return unsent_data_ != 0; }
-    bool is_lost(uint32_t peer) const {
+    bool is_lost(uint32_t peer) const override {
         const std::lock_guard guard(mutex_);
         return peer_states_[peer].is_lost;
     }
-    // Whether the peer has sent a message of the current call that this rank has asked for but not
-    // received yet. A message that this rank has not asked for says nothing about what it waits
-    // for.
-    bool has_matched_data_from(uint32_t peer) const;
-    // Call this before a sleep on `descriptor`. Returns false if something has come.
-    bool arm();
-    int descriptor() const { return network_.descriptor(); }
+    bool has_matched_data_from(uint32_t peer) const override;
+    bool arm() override;
+    int descriptor() const override { return network_.descriptor(); }
     // Time that sending and receiving has taken, on any thread; looks that find nothing do not
     // count.
     std::chrono::nanoseconds busy_time() const {
@@ -89,21 +140,14 @@ public:
 
     // Tells every remote rank where this rank is.
     void broadcast_status();
-    // Asks every remote rank, or one, for the descriptor of a call. A rank that has not begun the
-    // call answers again when it begins it. The request carries this rank's descriptor of the call
-    // if this rank has begun it.
-    void request_status_of_all(uint64_t call);
-    void request_status(uint32_t peer, uint64_t call);
+    void request_status_of_all(uint64_t call) override;
+    void request_status(uint32_t peer, uint64_t call) override;
     // Sends the failure on to other ranks.
     void broadcast_error(const Error &error);
-    // Tells every remote rank that a rank has warned its user of this call's wait.
-    void broadcast_warning(uint64_t call);
-    // Sends a record of this rank to these ranks.
+    void broadcast_warning(uint64_t call) override;
     void send_record(uint32_t number, uint64_t version, std::span<const std::byte> bytes,
-                     std::span<const uint32_t> remote_ranks);
-    // Waits a moment until this rank's records are under way: if this rank then did nothing more on
-    // the network, it would keep others waiting for them.
-    void flush_records();
+                     std::span<const uint32_t> remote_ranks) override;
+    void flush_records() override;
     // Tells the peers that this rank takes part in no further call, and waits a moment until they
     // have consumed what it sent them.
     void leave();
@@ -226,6 +270,36 @@ private:
     };
     Batch batch_;
     Network network_; // last: closed before the members that its events use
+};
+
+// ---- Progress between calls
+
+class ProgressThread {
+public:
+    // Called by the thread after each look at the network. `progressed` is an error if an exception
+    // ended the look.
+    using AfterLook = std::function<void(const Done &progressed)>;
+    // `remote`, and what `after_look` refers to, outlive the object.
+    static Result<std::unique_ptr<ProgressThread>> start(RemoteEndpoint &remote,
+                                                         AfterLook after_look);
+    ~ProgressThread();
+
+    // Between the two the rank itself progresses the network. Each costs the rank one store.
+    void call_begins() { is_in_call_.store(true, std::memory_order_relaxed); }
+    void call_ends() { is_in_call_.store(false, std::memory_order_relaxed); }
+
+private:
+    ProgressThread(RemoteEndpoint &remote, AfterLook after_look)
+        : remote_(remote), after_look_(std::move(after_look)) {}
+    void run();
+
+    RemoteEndpoint &remote_;
+    const AfterLook after_look_;
+    std::atomic<bool> is_in_call_{false};
+    std::mutex mutex_;
+    std::condition_variable leaving_;
+    bool has_left_ = false;
+    ServiceThread thread_; // last: the thread uses the members above
 };
 
 } // namespace qccl

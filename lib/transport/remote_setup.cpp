@@ -2,13 +2,20 @@
 // may fail before they begin the next.
 #include "transport/remote_setup.hpp"
 
-#include "transport/headroom.hpp"
+#include "transport/network.hpp"
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
 
 namespace qccl {
+
+RecordOwner record_owner(const TransportOptions &options, const PeerInfoTable &peer_info) {
+    return {.rank = options.rank,
+            .ranks = options.size,
+            .session = peer_info.session(),
+            .communicator = options.record.communicator};
+}
 
 SocketBell make_bell(const TransportOptions &options, PeerInfo &info) {
     if (options.hosts.empty()) return {};

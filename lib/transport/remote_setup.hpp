@@ -4,7 +4,7 @@
 // block.
 #pragma once
 
-#include "transport/keepalive_connector.hpp"
+#include "fault/liveness.hpp"
 #include "transport/peer_info.hpp"
 #include "transport/shared_transport.hpp"
 
@@ -16,6 +16,8 @@ struct LocalSegment {
     std::shared_ptr<const void> keeper;
     std::unique_ptr<OverflowMemory> overflow = {};
 };
+
+RecordOwner record_owner(const TransportOptions &options, const PeerInfoTable &peer_info);
 
 // Makes the socket bell that wakes this rank while it sleeps, if there are several hosts. With one
 // host the returned bell is not open. Writes the bell's name into `info`, or the error.

@@ -1,19 +1,27 @@
 // Implements calls, messages and eager slots over shared segments. A rank waits through the
 // FailureDetector, and only in such a wait does it read anything but the word that it waits for.
+// SharedTransport also keeps the ranks' calls in step: ranks meet, compare the calls that they have
+// begun, and fail all ranks if the calls differ.
 #include "transport/shared_transport.hpp"
 
-#include "transport/memory_claim.hpp"
+#include "memory/peer_table.hpp"
 
 #include <algorithm>
 #include <cinttypes>
 
 namespace qccl {
 
+// ---- Calls, messages and eager slots
+
 // Prefetches the cache lines of the first `bytes` of a slot but the header's own, for which the
 // caller waits: they come together with that line and not a transfer later.
 static void fetch_behind(const EagerHeader &head, size_t bytes) {
     const auto *const line = reinterpret_cast<const std::byte *>(&head);
     for (size_t at = cache_line; at < bytes; at += cache_line) __builtin_prefetch(line + at);
+}
+
+std::function<size_t()> free_memory_of(const TransportOptions &options) {
+    return options.free_memory ? options.free_memory : free_memory_bytes;
 }
 
 SharedTransport::SharedTransport(const char *name, PeerTable peer_table, LivenessMonitor liveness,
@@ -384,6 +392,86 @@ void SharedTransport::leave() {
     if (!remote_) return;
     remote_->leave();
     detector_.send_goodbye();
+}
+
+// ---- Keeping calls in step
+
+// Waits until the peer has come. The peer has published its call by then, so the calls are compared
+// at once.
+template <class Condition>
+Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
+    while (!has_come()) QCCL_TRY(wait({peer, WaitPhase::meeting}));
+    detector_.wait_done();
+    if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+    return {};
+}
+
+// Whether the peer has begun the call and its descriptor is here. A rank of another host may tell
+// of a later call first, as the goodbye of a failed rank does.
+bool SharedTransport::has_described(uint32_t peer, uint64_t call) const {
+    return history_.begun(peer) >= call &&
+           (peer_table_.is_local(peer) || history_.find(peer, call));
+}
+
+void SharedTransport::publish_call() {
+    if (is_call_published_) return;
+    is_call_published_ = true;
+    history_.publish();
+    recorder_.began(history_.current(), history_.hash());
+}
+
+Done SharedTransport::meet() {
+    const uint64_t call = history_.current().call;
+    for (uint32_t i = 1; i < size(); i++) peer_table_.wake((rank() + i) % size());
+    if (remote_) remote_->broadcast_status();
+    for (uint32_t i = 1; i < size(); i++) {
+        const uint32_t peer = (rank() + i) % size();
+        QCCL_TRY(await_rank(peer, [&] { return has_described(peer, call); }));
+    }
+    together_ = call;
+    return {};
+}
+
+Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
+    const uint64_t call = history_.current().call;
+    detector_.limit(timeout);
+    if (remote_ && call != 0) remote_->request_status_of_all(call);
+    // A rank of another host answers, unless it left in good order before the request.
+    const auto is_known = [&](uint32_t peer) {
+        return has_described(peer, call) ||
+               (history_.begun(peer) >= call && detector_.is_gone(peer));
+    };
+    for (uint32_t peer = 0; peer < size() && call != 0; peer++)
+        if (peer != rank()) QCCL_TRY(await_rank(peer, [&] { return is_known(peer); }));
+    if (const auto failure = this->failure()) return report_failure(*failure);
+    return {};
+}
+
+// Waits until no rank needs the descriptor that this call's descriptor will overwrite.
+Done SharedTransport::await_call_slot(uint64_t call) {
+    together_ = call - 1;
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        if (peer == rank()) continue;
+        QCCL_TRY(await_rank(peer, [&] { return history_.begun(peer) + calls_kept > call; }));
+        together_ = std::min(together_, history_.begun(peer));
+    }
+    return {};
+}
+
+Error SharedTransport::mismatch(uint64_t call) {
+    publish_call();
+    return report_failure(detector_.mismatch(call));
+}
+
+Error SharedTransport::mismatch_of_shrink(uint64_t call) {
+    // A shrink has no call number of its own, since it also works where ranks have failed in
+    // different calls. Here it takes the number of the call that the other rank makes instead.
+    if (call > history_.current().call) {
+        call = history_.current().call + 1;
+        history_.begin({.collective = comm_shrink}, {.call = call});
+        history_.publish();
+    }
+    return mismatch(call);
 }
 
 } // namespace qccl

@@ -3,15 +3,18 @@
 // its functions and which of them block.
 #pragma once
 
-#include "transport/progress_thread.hpp"
-#include "transport/survivor_exchange.hpp"
-#include "transport/mailbox.hpp"
-#include "transport/recorder.hpp"
+#include "fault/failure_detector.hpp"
+#include "fault/survivor_exchange.hpp"
+#include "memory/local_messages.hpp"
+#include "trace/recorder.hpp"
 #include "transport/peer_info.hpp"
-#include "transport/failure_detector.hpp"
-#include "transport/windows.hpp"
+#include "transport/remote_endpoint.hpp"
 
 namespace qccl {
+
+// Returns the function that reports the host's free memory in bytes: the one from the options, or
+// else the kernel's figure.
+std::function<size_t()> free_memory_of(const TransportOptions &options);
 
 class SharedTransport final : public Transport {
 public:
@@ -23,13 +26,13 @@ public:
 
     // For ranks of other hosts, once, before the first call. `use` takes an end of the network that
     // was opened with these events and knows all remote ranks, and a secret that all ranks share.
-    // `add_connection` takes a keepalive connection to `rank`; `neighbours` are the ranks of that
+    // `add_connection` takes a keepalive connection to `rank`; `host_ranks` are the ranks of that
     // host.
     NetworkEvents network_events() { return remote_->events(); }
     Done use(Network network, uint64_t session);
-    void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+    void add_connection(uint32_t rank, const std::vector<uint32_t> &host_ranks,
                         FileDescriptor connection) {
-        detector_.add_connection(rank, neighbours, std::move(connection));
+        detector_.add_connection(rank, host_ranks, std::move(connection));
     }
 
     const char *name() const override { return name_.c_str(); }

@@ -4,13 +4,14 @@
 // thread may call says so.
 #pragma once
 
-#include "base/cancel_check.hpp"
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "memory/message.hpp"
+#include "memory/shared_memory.hpp"
 #include "record/call_descriptor.hpp"
-#include "record/wait.hpp"
+#include "trace/recorder.hpp"
 #include "transport/network_module.hpp"
-#include "transport/shared_file.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -26,49 +27,11 @@
 
 namespace qccl {
 
-// Identifies one message of one call. Both ends compute it from their schedules.
-struct MessageTag {
-    uint32_t instance = 0; // which segment's run of the schedule
-    uint32_t ordinal = 0;  // Step::ordinal: number of the message from this sender to this receiver
-    bool operator==(const MessageTag &) const = default;
-};
-
-// Memory of this process that lies in a file, so that other processes can map it.
-struct ExportedRegion {
-    const std::byte *base = nullptr; // where the whole file is mapped
-    SharedFile file{};               // if its number names another file by now, nothing is exposed
-};
-
-// A reference to bytes in a window, which is memory that its owner has exposed and that all its
-// peers have mapped.
-struct ZeroCopyRef {
-    const std::byte *data = nullptr; // in this rank's mapping; null: there are none
-    uint64_t bytes = 0;              // that may be read there
-    uint32_t window = 0;             // number of the owner's window
-};
-// The window number of device memory: Transport::use_device_memory.
-inline constexpr uint32_t device_window = 1U << 15;
-
 // Where a message from another host is stored: part of this rank's inbox that no rank reads.
 // Messages from the same host do not use it.
 struct RecvBuffer {
     uint32_t slot = 0; // of the inbox, counted from Transport::slots() on
     std::span<std::byte> memory{};
-};
-
-// Memory that stays mapped as long as a copy of `keeper` is held.
-struct MappedMemory {
-    std::shared_ptr<const void> keeper;
-    std::span<std::byte> bytes;
-};
-
-// The bytes of a message, which do not change until every reader has released them.
-struct MessageView {
-    const std::byte *data = nullptr;
-    uint64_t bytes = 0;
-    uint32_t origin = 0;     // the rank in whose outbox or inbox they lie
-    uint32_t slot = 0;       // the origin's slot
-    ZeroCopyRef zero_copy{}; // more bytes of the message, in a window of the origin
 };
 
 class SurvivorExchange;
@@ -244,9 +207,6 @@ public:
 // `all`, by rank.
 using AllGather = std::function<Done(const void *mine, void *all, size_t bytes)>;
 
-// The largest outbox, in bytes: more than the address space of a process has.
-inline constexpr uint64_t most_outbox_bytes = uint64_t{1} << 48;
-
 // How hosts reach each other, if there are several.
 struct RemoteOptions {
     const NetworkModule *network = nullptr;
@@ -254,13 +214,6 @@ struct RemoteOptions {
     std::string transports, devices;
     // Addresses of this host for keepalive connections, the best first. Their ports are chosen.
     std::vector<sockaddr_storage> addresses;
-};
-
-// What this rank records of its calls, to be read from outside (record/record_layout.hpp).
-struct RecordOptions {
-    bool is_kept = true;
-    std::string folder;       // of the named file; empty: memory that ends with the process
-    std::string communicator; // its name
 };
 
 struct TransportOptions {

@@ -1,9 +1,9 @@
 // Tests tests/amdgpu, which runs machine code of AMD GPUs on the CPU: the probe kernels, as the
 // compiler made them for waves of 32 and of 64 lanes, compute what the host computes, and races,
 // accesses out of bounds and unknown instructions are reported.
-#include "tests/amdgpu/probe_arithmetic.hpp"
-#include "tests/amdgpu/wave_launch.hpp"
-#include "tests/qtest.hpp"
+#include "probe_arithmetic.hpp"
+#include "wave_launch.hpp"
+#include "tests/kit/qtest.hpp"
 
 #include <bit>
 #include <random>

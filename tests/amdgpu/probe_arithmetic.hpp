@@ -9,7 +9,7 @@
 #define PROBED __attribute__((host, device))
 #else
 #define PROBED
-#include "kernels/number.hpp"
+#include "kernels/codec/number.hpp"
 #endif
 
 namespace probe {

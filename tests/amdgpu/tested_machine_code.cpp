@@ -1,9 +1,9 @@
 // Gives the kernel tests the machine code that the compiler made for AMD GPUs: gfx1100 (waves of 32
 // lanes) and gfx942 (waves of 64 lanes).
-#include "tests/amdgpu/wave_launch.hpp"
-#include "tests/launched_kernels.hpp"
-#include "tests/tested_kernels.hpp"
-#include "tests/tested_launchers.hpp"
+#include "wave_launch.hpp"
+#include "tests/kernels/launched_kernels.hpp"
+#include "tests/kernels/tested_kernels.hpp"
+#include "tests/kernels/tested_launchers.hpp"
 
 namespace amdgpu {
 extern const CodeObject codecs_gfx1100, codecs_gfx942;

@@ -1,7 +1,7 @@
 // Fuzzes hostile messages of a rendezvous: first a hello or a greeting, then a stream of frames.
 // Only frames that the other side has sealed are opened, whole and in order. Their content is read
 // safely, because a holder of the secret may be another release, or broken.
-#include "bootstrap/frame.hpp"
+#include "bootstrap/rendezvous_protocol.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Fuzzes topology/hwloc_xml with hostile topology files: an accepted file gives a sound graph, and
-// a refusal names the file.
-#include "topology/hwloc_xml.hpp"
+// Fuzzes parse_hwloc_xml() of topology/formats/topology_xml with hostile topology files: an
+// accepted file gives a sound graph, and a refusal names the file.
+#include "topology/formats/topology_xml.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Fuzzes lib/base/inject: rules that parse_inject accepts read back from their printed texts, and
-// the checks for rules that never apply work for all of them.
-#include "base/inject.hpp"
+// Fuzzes parse_inject() of lib/base/settings: rules that it accepts read back from their printed
+// texts, and the checks for rules that never apply work for all of them.
+#include "base/settings.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // Fuzzes parse_npy: the values that it accepts lie within the file, to its last byte.
-#include "perf/npy.hpp"
+#include "perf/run/input_data.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Fuzzes lib/plan/plan_file and the parsers of rules: every text is either refused or read, and a
-// plan that was read is printed so that it reads back the same.
-#include "plan/plan_file.hpp"
+// Fuzzes parse_plan_file() of lib/plan/call_policy and the parsers of lib/plan/rules: every text is
+// either refused or read, and a plan that was read is printed so that it reads back the same.
+#include "plan/call_policy.hpp"
 
 #include <cstdint>
 #include <cstdlib>

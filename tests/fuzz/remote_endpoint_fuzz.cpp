@@ -4,10 +4,10 @@
 // written past a receive buffer or an eager slot, no rendezvous message is used twice or forgotten,
 // no record is longer than its memory, and the first difference between the calls of the ranks can
 // be described.
-#include "../memory_network.hpp"
+#include "tests/transport/memory_network.hpp"
 
+#include "memory/segment.hpp"
 #include "transport/remote_endpoint.hpp"
-#include "transport/seqlock_record.hpp"
 
 #include <algorithm>
 #include <cstdio>

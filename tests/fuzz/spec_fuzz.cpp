@@ -1,5 +1,6 @@
-// Fuzzes lib/codec/spec: a codec that parse_codec accepts is possible, and its printed spec reads
-// back to the same codec and prints the same again. Lists give the same codecs as their items.
+// Fuzzes parse_codec() of lib/codec/codec: a codec that it accepts is possible, and its printed
+// spec reads back to the same codec and prints the same again. Lists give the same codecs as their
+// items.
 #include "codec/codec.hpp"
 
 #include <cstdio>

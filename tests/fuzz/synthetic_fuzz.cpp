@@ -1,5 +1,5 @@
-// Fuzzes topology/synthetic: a topology that is accepted is a sound graph.
-#include "topology/synthetic.hpp"
+// Fuzzes topology/formats/synthetic: a topology that is accepted is a sound graph.
+#include "topology/formats/synthetic.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// Fuzzes bootstrap/unique_id: an id that unpack accepts packs to the very same bytes, so that no
-// byte of an id goes unread. The mutator below makes inputs that are nearly ids, with checksums
-// that fit.
-#include "bootstrap/unique_id.hpp"
+// Fuzzes unpack() of bootstrap/rendezvous_protocol: an id that it accepts packs to the very same
+// bytes, so that no byte of an id goes unread. The mutator below makes inputs that are nearly ids,
+// with checksums that fit.
+#include "bootstrap/rendezvous_protocol.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -25,4 +25,4 @@
 #include <utility>
 #include <vector>
 
-#include "tests/qtest.hpp"
+#include "tests/kit/qtest.hpp"

@@ -1,0 +1,206 @@
+// The scalar reference: WIRE.md in C++, one value at a time. Every other tier and device gives the
+// same bytes. The code is clear rather than fast. This file has the kernels themselves, and codes
+// in their planes, one bit field at a time. reference_block.cpp and reference_sparse.cpp have the
+// kinds of codecs. Any thread may call; nothing blocks.
+
+#include "kernels/codec/reference_family.hpp"
+#include "kernels/codec/reference.hpp"
+
+namespace qccl {
+
+// ---- Codes in planes
+
+namespace {
+
+// Where a value of a group lies in the group's piece of a plane.
+struct PlanePosition {
+    size_t byte;
+    unsigned shift;
+};
+PlanePosition place_of(const PlanePart &part, size_t value) {
+    if (part.bits == 1) return {value / 8, static_cast<unsigned>(value % 8)};
+    const size_t bytes = part.group_bytes();
+    return {value % bytes, static_cast<unsigned>(value / bytes) * part.bits};
+}
+
+} // namespace
+
+void write_group(const ChunkRange &range, std::byte *payload, uint64_t group,
+                 const GroupCodes &codes) {
+    unsigned low = 0; // first bit of the code that the plane holds
+    for (const PlanePart &part : plane_parts) {
+        if ((range.codec->bits & part.bits) == 0) continue;
+        std::byte *piece = payload + range.layout->*part.start + group * part.group_bytes();
+        std::fill_n(piece, part.group_bytes(), std::byte{0});
+        for (size_t value = 0; value < group_values; value++) {
+            const PlanePosition place = place_of(part, value);
+            const uint32_t bits = codes[value] >> low & ((1U << part.bits) - 1);
+            piece[place.byte] |= static_cast<std::byte>(bits << place.shift);
+        }
+        low += part.bits;
+    }
+}
+
+uint32_t read_code(const ChunkRange &range, const std::byte *payload, uint64_t element) {
+    uint32_t code = 0;
+    unsigned low = 0;
+    for (const PlanePart &part : plane_parts) {
+        if ((range.codec->bits & part.bits) == 0) continue;
+        const std::byte *piece =
+            payload + range.layout->*part.start + element / group_values * part.group_bytes();
+        const PlanePosition place = place_of(part, element % group_values);
+        const uint32_t bits = std::to_integer<uint32_t>(piece[place.byte]) >> place.shift;
+        code |= (bits & ((1U << part.bits) - 1)) << low;
+        low += part.bits;
+    }
+    return code;
+}
+
+namespace {
+
+// Returns the functions of a codec whose values have codes.
+const CodecFamily &family_of(CodecId id) {
+    switch (id) {
+    case CodecId::minmax: return minmax_family;
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4: return mx_family;
+    case CodecId::nvfp4: return nvfp4_family;
+    case CodecId::onebit: return onebit_family;
+    case CodecId::terngrad: return terngrad_family;
+    case CodecId::topk: return topk_family;
+    default: return integer_family;
+    }
+}
+
+// ---- Encode
+
+void copy(DataType out, void *dst, DataType in, const void *src, size_t count, bool) {
+    if (out == in) {
+        if (count != 0) std::memcpy(dst, src, count * type_bytes(out));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) store_float(out, dst, i, load_float(in, src, i));
+}
+
+// A cast computes, so that NaN becomes canonical even if the format is the input's own.
+template <class F>
+void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
+    for (uint64_t i = 0; i < range.count; i++)
+        store_bits(payload, range.begin + i,
+                   static_cast<Storage<F>>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
+}
+
+void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                  std::byte *payload) {
+    family_of(range.codec->id).encode(range, noise, in, src, payload);
+    const uint64_t end = range.begin + range.count, coded = coded_end(range) - range.begin;
+    if (end == range.whole) clear_gaps(*range.codec, *range.layout, payload);
+    copy(range.type, payload + range.layout->raw, in,
+         static_cast<const std::byte *>(src) + coded * type_bytes(in), range.count - coded, false);
+}
+
+void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+            std::byte *payload) {
+    switch (range.codec->id) {
+    case CodecId::none:
+        return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
+                    range.count, false);
+    case CodecId::fp16: return encode_cast<Half>(range, in, src, payload);
+    case CodecId::bf16: return encode_cast<Bfloat>(range, in, src, payload);
+    case CodecId::fp8e4m3: return encode_cast<E4m3>(range, in, src, payload);
+    case CodecId::fp8e5m2: return encode_cast<E5m2>(range, in, src, payload);
+    default: return encode_codes(range, noise, in, src, payload);
+    }
+}
+
+// ---- Decode
+
+// Values that are sent as they are, or cast: their format, and where the range's first one lies.
+struct PlainValues {
+    DataType format;
+    const std::byte *start;
+};
+PlainValues plain_values(const ChunkRange &range, const std::byte *payload) {
+    const Codec &codec = *range.codec;
+    // Other codecs: the values behind the coded ones.
+    if (!codec.is_plain()) return {range.type, payload + range.layout->raw};
+    const DataType format = codec.plain_type(range.type);
+    return {format, payload + range.begin * type_bytes(format)};
+}
+
+constexpr size_t decoded_values = 512; // at a time
+
+// Calls take(i, values, count) for the range's elements that have codes, some at a time. i counts
+// from the range's start.
+template <class Take>
+void each_decoded(const ChunkRange &range, const std::byte *payload, Take &&take) {
+    const uint64_t coded = coded_end(range) - range.begin;
+    double values[decoded_values];
+    for (uint64_t i = 0; i < coded; i += decoded_values) {
+        const size_t count = std::min<uint64_t>(decoded_values, coded - i);
+        family_of(range.codec->id).decode(range, payload, range.begin + i, count, values);
+        take(i, values, count);
+    }
+}
+
+void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst, bool) {
+    each_decoded(range, payload, [&](uint64_t at, const double *values, size_t count) {
+        for (size_t i = 0; i < count; i++) store_float(out, dst, at + i, values[i]);
+    });
+    const uint64_t coded = coded_end(range) - range.begin;
+    const PlainValues plain = plain_values(range, payload);
+    copy(out, static_cast<std::byte *>(dst) + coded * type_bytes(out), plain.format, plain.start,
+         range.count - coded, false);
+}
+
+void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload, void *accumulator) {
+    with_accumulator(accumulator_of(range.type), [&]<class T>(T) {
+        const auto add = [&](uint64_t i, T value) {
+            store_bits(accumulator, i, combine(op, load_bits<T>(accumulator, i), value));
+        };
+        if constexpr (std::floating_point<T>)
+            each_decoded(range, payload, [&](uint64_t at, const double *values, size_t count) {
+                for (size_t i = 0; i < count; i++) add(at + i, static_cast<T>(values[i]));
+            });
+        const uint64_t coded = coded_end(range) - range.begin;
+        const PlainValues plain = plain_values(range, payload);
+        for (uint64_t i = coded; i < range.count; i++)
+            add(i, load_as<T>(plain.format, plain.start, i - coded));
+    });
+}
+
+// ---- Without a codec
+
+void reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in, const void *src,
+            size_t count) {
+    with_accumulator(accumulator_type, [&]<class T>(T) {
+        for (size_t i = 0; i < count; i++)
+            store_bits(accumulator, i,
+                       combine(op, load_bits<T>(accumulator, i), load_as<T>(in, src, i)));
+    });
+}
+
+void divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks) {
+    with_accumulator(accumulator_type, [&]<class T>(T) {
+        for (size_t i = 0; i < count; i++)
+            store_bits(accumulator, i, divided(load_bits<T>(accumulator, i), ranks));
+    });
+}
+
+} // namespace
+
+const Kernels &scalar_kernels() {
+    static constexpr Kernels kernels{
+        .tier = Tier::scalar,
+        .encode = encode,
+        .decode = decode,
+        .decode_add = decode_add,
+        .reduce = reduce,
+        .copy = copy,
+        .divide = divide,
+    };
+    return kernels;
+}
+
+} // namespace qccl

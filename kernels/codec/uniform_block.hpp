@@ -1,0 +1,140 @@
+// The arithmetic of the codecs with evenly spaced codes, `int b` and `minmax`, defined once. A
+// block of `int` shares a scale of 16 bits, and its extreme value takes the lowest code. A bucket
+// of `minmax` shares its minimum and a unit, both fp32. Scalar and portable, for the kernels of
+// CPUs and GPUs, which decide where values, codes and scales lie in memory. WIRE.md describes the
+// arithmetic in words.
+#pragma once
+
+#include "kernels/codec/code_rounding.hpp"
+#include "kernels/codec/number.hpp"
+
+#include <cstdint>
+#include <limits>
+
+namespace qccl {
+
+// ---- int b
+
+// What a block's codes are computed with. If has_codes is false (a block of zeros, or one that is
+// not finite), every code is 0.
+struct BlockScale {
+    uint16_t wire = 0; // bf16
+    bool has_codes = false;
+    float lift = 1.0F;    // 2^64 if the scale is subnormal, so that its reciprocal is finite
+    float inverse = 0.0F; // of the lifted scale
+};
+
+// Returns the one of two finite values with the larger magnitude; of equal magnitudes the positive
+// one.
+constexpr float extreme_of(float a, float b) {
+    const float magnitude_a = a < 0 ? -a : a, magnitude_b = b < 0 ? -b : b;
+    if (magnitude_a != magnitude_b) return magnitude_a > magnitude_b ? a : b;
+    return a < 0 ? b : a;
+}
+
+// Returns -extreme / 2^(bits - 1) as bf16. The exact quotient is rounded away from zero, or toward
+// zero if the lowest code would otherwise decode to an infinity. `extreme` is finite and not zero.
+constexpr uint16_t round_scale(float extreme, unsigned bits) {
+    const uint32_t pattern = std::bit_cast<uint32_t>(extreme);
+    const uint32_t fraction = pattern & 0x7FFFFF, field = pattern >> 23 & 0xFF;
+    const uint32_t significand = field != 0 ? fraction | 0x800000 : fraction;
+    const int exponent = static_cast<int>(field != 0 ? field : 1) - static_cast<int>(bits - 1);
+    const int kept = exponent > 1 ? exponent : 1; // subnormal below exponent 1
+    const int shift = 16 + kept - exponent; // 16: a bf16 has 16 fraction bits less than a float
+    const uint32_t rounded = (significand + (1U << shift) - 1) >> shift;
+    const uint32_t encoded = (static_cast<uint32_t>(kept - 1) << 7) + rounded;
+    const uint32_t too_large = (255 - (bits - 1)) << 7; // 2^(128 - (bits - 1))
+    const uint32_t sign = extreme > 0 ? 0x8000U : 0U;
+    return static_cast<uint16_t>(sign | (encoded < too_large ? encoded : too_large - 1));
+}
+
+// Returns what an encoder needs of a scale on the wire.
+constexpr BlockScale block_scale(uint16_t wire) {
+    constexpr uint32_t smallest_normal = 0x0080, magnitude = 0x7FFF;
+    BlockScale scale{.wire = wire};
+    if (wire == 0 || wire == Bfloat::nan) return scale;
+    scale.has_codes = true;
+    if ((wire & magnitude) < smallest_normal) scale.lift = 0x1p64F;
+    scale.inverse = 1.0F / (widen<Bfloat>(wire) * scale.lift);
+    return scale;
+}
+
+// Computes the scale of a block. `is_finite` is true if all values of the block are finite;
+// `extreme` is then extreme_of of all of them.
+constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
+    if (!is_finite) return block_scale(static_cast<uint16_t>(Bfloat::nan));
+    return block_scale(extreme == 0 ? uint16_t{0} : round_scale(extreme, bits));
+}
+
+QCCL_ANYWHERE inline int32_t block_code(float x, const BlockScale &scale, unsigned bits,
+                                        Draw draw) {
+    if (!scale.has_codes) return 0;
+    const int32_t bound = 1 << (bits - 1);
+    return round_code(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
+}
+
+// Decodes a code. A NaN scale gives NaN, which is made canonical because not every processor keeps
+// it so.
+constexpr float block_value(int32_t code, float scale) {
+    return canonical(static_cast<float>(code) * scale);
+}
+
+// ---- minmax
+
+// T is float, or double for fp64 tensors.
+template <class T> struct BucketScale {
+    float minimum = 0, unit = 0; // as on the wire
+    bool has_codes = false;
+    T inverse = 0; // of the unit
+};
+
+// Returns (maximum - minimum) / (2^bits - 1) as fp32; +0 if that is not a normal number.
+QCCL_ANYWHERE inline float bucket_unit(float minimum, float maximum, unsigned bits) {
+    const float steps = static_cast<float>((1U << bits) - 1), range = maximum - minimum;
+    constexpr float largest = std::numeric_limits<float>::max(),
+                    smallest = std::numeric_limits<float>::min();
+    const float unit = range <= largest ? range / steps : (maximum / 2 - minimum / 2) / steps * 2;
+    return unit < smallest ? 0.0F : unit > largest ? largest : unit;
+}
+QCCL_ANYWHERE inline float bucket_unit(double minimum, double maximum, unsigned bits) {
+    constexpr float largest = std::numeric_limits<float>::max(),
+                    smallest = std::numeric_limits<float>::min();
+    const float unit =
+        static_cast<float>((maximum - minimum) / static_cast<double>((1U << bits) - 1));
+    return unit < smallest ? 0.0F : unit > largest ? largest : unit;
+}
+
+// Returns what an encoder needs of a scale on the wire.
+template <class T> QCCL_ANYWHERE BucketScale<T> bucket_scale(float minimum, float unit) {
+    BucketScale<T> scale{.minimum = minimum, .unit = unit};
+    if (!(unit > 0)) return scale;
+    scale.has_codes = true;
+    scale.inverse = T(1) / static_cast<T>(unit);
+    return scale;
+}
+
+// Computes the scale of a bucket from its extremes. A bucket with a value that is not finite, or
+// that fp32 cannot hold, has a NaN scale.
+template <class T>
+QCCL_ANYWHERE BucketScale<T> bucket_scale(T minimum, T maximum, bool are_finite, unsigned bits) {
+    const float low = static_cast<float>(minimum), high = static_cast<float>(maximum);
+    if (!are_finite || !is_finite(low) || !is_finite(high)) {
+        const float nan = std::bit_cast<float>(float_nan);
+        return bucket_scale<T>(nan, nan);
+    }
+    return bucket_scale<T>(low + 0.0F, bucket_unit(minimum, maximum, bits)); // -0 becomes +0
+}
+
+template <class T>
+QCCL_ANYWHERE uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
+    if (!scale.has_codes) return 0;
+    const T offset = x - static_cast<T>(scale.minimum);
+    const auto highest = static_cast<int32_t>((1U << bits) - 1);
+    return static_cast<uint32_t>(round_code(offset * scale.inverse, draw, 0, highest));
+}
+
+template <class T> QCCL_ANYWHERE T bucket_value(uint32_t code, float minimum, float unit) {
+    return canonical(static_cast<T>(minimum) + static_cast<T>(unit) * static_cast<T>(code));
+}
+
+} // namespace qccl

@@ -1,0 +1,201 @@
+// A tier: the table of kernels for one target. The scalar reference handles everything without a
+// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, and casts of
+// fp64. Compiled once per target.
+#if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef QCCL_CPU_TIER_INL
+#undef QCCL_CPU_TIER_INL
+#else
+#define QCCL_CPU_TIER_INL
+#endif
+
+#include "kernels/cpu/cpu_decode-inl.hpp"
+#include "kernels/cpu/cpu_integer-inl.hpp"
+#include "kernels/cpu/cpu_minmax-inl.hpp"
+#include "kernels/cpu/cpu_small_float-inl.hpp"
+#include "kernels/cpu/cpu_tiers.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace qccl::HWY_NAMESPACE {
+
+HWY_INLINE bool is_fast(const ChunkRange &range) {
+    const Codec &codec = *range.codec;
+    if (codec.is_cast()) return range.type != DataType::float64;
+    if (codec.is_mx() || codec.id == CodecId::nvfp4) return true;
+    if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
+    if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
+    if (codec.id == CodecId::integer) return is_vector_block(codec.bucket);
+    return codec.bucket % group_values == 0; // also true for the whole chunk, whose bucket is 0
+}
+
+template <class In, class WireFormat> struct CastStep {
+    static HWY_INLINE void run(Storage<WireFormat> *dst, const Storage<In> *src) {
+        store_narrow<WireFormat, Overflow::saturate>(load<In>(src), dst);
+    }
+};
+template <class WireFormat>
+void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begin, size_t count) {
+    auto *const dst = reinterpret_cast<Storage<WireFormat> *>(payload) + begin;
+    switch (in) {
+    case DataType::float16:
+        return for_each_vector<CastStep<Half, WireFormat>>(
+            lanes(), dst, static_cast<const uint16_t *>(src), count);
+    case DataType::bfloat16:
+        return for_each_vector<CastStep<Bfloat, WireFormat>>(
+            lanes(), dst, static_cast<const uint16_t *>(src), count);
+    case DataType::float8e4m3:
+        return for_each_vector<CastStep<E4m3, WireFormat>>(
+            lanes(), dst, static_cast<const uint8_t *>(src), count);
+    case DataType::float8e5m2:
+        return for_each_vector<CastStep<E5m2, WireFormat>>(
+            lanes(), dst, static_cast<const uint8_t *>(src), count);
+    default:
+        return for_each_vector<CastStep<float, WireFormat>>(lanes(), dst,
+                                                            static_cast<const float *>(src), count);
+    }
+}
+
+template <class Code, CodeRounding rounding>
+HWY_INLINE void encode_integers(const ChunkRange &range, const Noise &noise, DataType in,
+                                const void *src, std::byte *payload) {
+    switch (range.codec->bucket) {
+    case 8: return encode_small_blocks<8, Code, rounding>(range, noise, in, src, payload);
+    case 16: return encode_small_blocks<16, Code, rounding>(range, noise, in, src, payload);
+    default: return encode_integer<Code, rounding>(range, noise, in, src, payload);
+    }
+}
+
+template <CodeRounding rounding>
+HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
+                          const void *src, std::byte *payload) {
+    if (!is_integer) return encode_minmax<rounding>(range, noise, in, src, payload);
+    if constexpr (rounding != CodeRounding::saturate) // only 8-bit codes saturate
+        if (range.codec->bits > 8)
+            return encode_integers<int16_t, rounding>(range, noise, in, src, payload);
+    encode_integers<int8_t, rounding>(range, noise, in, src, payload);
+}
+
+HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,
+                              const void *src, std::byte *payload) {
+    switch (range.codec->id) {
+    case CodecId::mxfp8e4m3: return encode_mx<E4m3>(range, noise, in, src, payload);
+    case CodecId::mxfp6e2m3: return encode_mx<E2m3>(range, noise, in, src, payload);
+    case CodecId::mxfp4: return encode_mx<E2m1>(range, noise, in, src, payload);
+    case CodecId::nvfp4:
+        return range.codec->rounding == Rounding::stochastic
+                   ? encode_nvfp4<true>(range, noise, in, src, payload)
+                   : encode_nvfp4<false>(range, noise, in, src, payload);
+    default: break;
+    }
+    const bool is_integer = range.codec->id == CodecId::integer;
+    if (range.codec->rounding == Rounding::stochastic)
+        encode_as<CodeRounding::stochastic>(is_integer, range, noise, in, src, payload);
+    else if (range.codec->bits == 8)
+        encode_as<CodeRounding::saturate>(is_integer, range, noise, in, src, payload);
+    else
+        encode_as<CodeRounding::nearest>(is_integer, range, noise, in, src, payload);
+}
+
+inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                         std::byte *payload) {
+    encode_blocks(range, noise, in, src, payload);
+    if (range.begin + range.count == range.whole) clear_gaps(*range.codec, *range.layout, payload);
+    const size_t coded = groups_of(range).values;
+    copy(range.type, payload + range.layout->raw, in,
+         static_cast<const std::byte *>(src) + coded * type_bytes(in), range.count - coded, false);
+}
+
+inline void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload) {
+    if (range.codec->id == CodecId::none) {
+        const size_t offset = range.begin * type_bytes(range.type);
+        return copy(range.type, payload + offset, in, src, range.count, false);
+    }
+    if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
+    const uint64_t begin = range.begin, count = range.count;
+    switch (range.codec->id) {
+    case CodecId::fp16: return encode_cast<Half>(in, src, payload, begin, count);
+    case CodecId::bf16: return encode_cast<Bfloat>(in, src, payload, begin, count);
+    case CodecId::fp8e4m3: return encode_cast<E4m3>(in, src, payload, begin, count);
+    case CodecId::fp8e5m2: return encode_cast<E5m2>(in, src, payload, begin, count);
+    default: return encode_codes(range, noise, in, src, payload);
+    }
+}
+
+// Copies between any two types. Narrow formats have no direct conversion, so their values go
+// through fp32, one tile at a time.
+inline void copy_plain(DataType out, void *dst, DataType in, const void *src, size_t count,
+                       bool streams) {
+    if (in == out || in == DataType::float32 || out == DataType::float32)
+        return copy(out, dst, in, src, count, streams);
+    HWY_ALIGN float values[stream_tile];
+    for (size_t i = 0; i < count; i += stream_tile) {
+        const size_t part = std::min(stream_tile, count - i);
+        copy(DataType::float32, values, in,
+             static_cast<const std::byte *>(src) + i * type_bytes(in), part, false);
+        copy(out, static_cast<std::byte *>(dst) + i * type_bytes(out), DataType::float32, values,
+             part, streams);
+    }
+}
+
+inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
+                   bool streams) {
+    const DataType plain = range.codec->plain_type(range.type);
+    if (range.codec->is_plain())
+        return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
+                          streams);
+    if (!is_fast(range)) return scalar_kernels().decode(range, payload, out, dst, streams);
+    const Groups groups = groups_of(range);
+    decode_codes(range, groups, payload, out, dst, streams);
+    copy_plain(out, static_cast<std::byte *>(dst) + groups.values * type_bytes(out), plain,
+               payload + range.layout->raw, range.count - groups.values, false);
+}
+
+// Like `reduce`, but the accumulator may be wider than fp32: casts are then converted before the
+// addition.
+inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in, const void *src,
+                         size_t count) {
+    if (type != DataType::float64 || in == DataType::float64)
+        return reduce(op, type, accumulator, in, src, count);
+    double values[tile_values];
+    for (size_t i = 0; i < count; i += tile_values) {
+        const size_t part = std::min(tile_values, count - i);
+        copy_plain(type, values, in, static_cast<const std::byte *>(src) + i * type_bytes(in), part,
+                   false);
+        reduce(op, type, static_cast<double *>(accumulator) + i, type, values, part);
+    }
+}
+
+inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
+                       void *accumulator) {
+    const DataType plain = range.codec->plain_type(range.type), type = accumulator_of(range.type);
+    if (range.codec->is_plain())
+        return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
+                            range.count);
+    if (!is_fast(range)) return scalar_kernels().decode_add(range, op, payload, accumulator);
+    const Groups groups = groups_of(range);
+    decode_add_codes(range, op, groups, payload, accumulator);
+    reduce(op, type, static_cast<std::byte *>(accumulator) + groups.values * type_bytes(type),
+           plain, payload + range.layout->raw, range.count - groups.values);
+}
+
+inline constexpr Kernels kernels {
+#if HWY_TARGET == HWY_AVX3
+    .tier = Tier::avx512,
+#elif HWY_TARGET == HWY_AVX2
+    .tier = Tier::avx2,
+#elif HWY_TARGET == HWY_SSE4
+    .tier = Tier::sse4,
+#elif HWY_TARGET == HWY_NEON
+    .tier = Tier::neon,
+#elif HWY_TARGET == HWY_SVE
+    .tier = Tier::sve,
+#else
+    .tier = Tier::generic,
+#endif
+    .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
+    .divide = divide,
+};
+
+} // namespace qccl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

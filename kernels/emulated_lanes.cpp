@@ -1,3 +1,0 @@
-// The GPU kernels, compiled for the emulated GPU. The build compiles this file once for each number
-// of lanes.
-#include "kernels/codec_kernels.cu"

@@ -1,2 +1,0 @@
-// The module of the emulated GPUs: module.cu, compiled by the CPU's compiler.
-#include "kernels/module.cu"

@@ -1,0 +1,85 @@
+// Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
+// compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk or
+// the barrier between GPUs.
+#include "kernels/gpu/gpu_barrier.hpp"
+#include "kernels/gpu/gpu_kernels.hpp"
+#include "kernels/gpu/gpu_means.hpp"
+#include "kernels/gpu/gpu_ternary.hpp"
+#include "kernels/gpu/gpu_topk.hpp"
+
+namespace qccl::QCCL_GPU {
+
+#define QCCL_DEFINE(name, resident, body)                                                          \
+    QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) argument) {                     \
+        const Batch &batch = in_place(argument);                                                   \
+        if (is_called_off(batch)) return;                                                          \
+        body;                                                                                      \
+    }
+#define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
+#define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
+    QCCL_DEFINE(name, 1, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
+#define QCCL_ENCODE(name, CodecTraits, T)                                                          \
+    QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1,                                                       \
+                (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))
+#define QCCL_MEASURE(name, CodecTraits, T) QCCL_DEFINE(name, 2, (measure<CodecTraits<T>, T>(batch)))
+
+QCCL_FOLD(fold_int8, int8_t)
+QCCL_FOLD(fold_uint8, uint8_t)
+QCCL_FOLD(fold_int32, int32_t)
+QCCL_FOLD(fold_uint32, uint32_t)
+QCCL_FOLD(fold_int64, int64_t)
+QCCL_FOLD(fold_uint64, uint64_t)
+QCCL_FOLD(fold_float, float)
+QCCL_FOLD(fold_double, double)
+QCCL_FOLD_CODED(fold_integer_float, IntegerTraits, float)
+QCCL_ENCODE(encode_integer_float, IntegerTraits, float)
+QCCL_ENCODE(encode_integer_double, IntegerTraits, double)
+QCCL_FOLD_CODED(fold_minmax_float, MinmaxTraits, float)
+QCCL_ENCODE(encode_minmax_float, MinmaxTraits, float)
+QCCL_ENCODE(encode_minmax_double, MinmaxTraits, double)
+QCCL_FOLD_CODED(fold_mxfp8e4m3_float, Mxfp8e4m3Traits, float)
+QCCL_ENCODE(encode_mxfp8e4m3_float, Mxfp8e4m3Traits, float)
+QCCL_ENCODE(encode_mxfp8e4m3_double, Mxfp8e4m3Traits, double)
+QCCL_FOLD_CODED(fold_mxfp6e2m3_float, Mxfp6e2m3Traits, float)
+QCCL_ENCODE(encode_mxfp6e2m3_float, Mxfp6e2m3Traits, float)
+QCCL_ENCODE(encode_mxfp6e2m3_double, Mxfp6e2m3Traits, double)
+QCCL_FOLD_CODED(fold_mxfp4_float, Mxfp4Traits, float)
+QCCL_ENCODE(encode_mxfp4_float, Mxfp4Traits, float)
+QCCL_ENCODE(encode_mxfp4_double, Mxfp4Traits, double)
+QCCL_ENCODE(encode_nvfp4_float, Nvfp4Traits, float)
+QCCL_ENCODE(encode_nvfp4_double, Nvfp4Traits, double)
+QCCL_ENCODE(encode_onebit_float, OnebitTraits, float)
+QCCL_ENCODE(encode_onebit_double, OnebitTraits, double)
+QCCL_DEFINE(encode_terngrad_float, 2, encode_ternary<float>(batch))
+QCCL_DEFINE(encode_terngrad_double, 2, encode_ternary<double>(batch))
+QCCL_MEASURE(measure_integer_float, IntegerTraits, float)
+QCCL_MEASURE(measure_integer_double, IntegerTraits, double)
+QCCL_MEASURE(measure_minmax_float, MinmaxTraits, float)
+QCCL_MEASURE(measure_minmax_double, MinmaxTraits, double)
+QCCL_MEASURE(measure_nvfp4_float, Nvfp4Traits, float)
+QCCL_MEASURE(measure_nvfp4_double, Nvfp4Traits, double)
+QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
+QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
+// A step of topk mostly waits for memory, so many blocks share a multiprocessor.
+#define QCCL_TOPK(step)                                                                            \
+    QCCL_DEFINE(topk_##step##_float, 4, topk_##step<float>(batch))                                 \
+    QCCL_DEFINE(topk_##step##_double, 2, topk_##step<double>(batch))
+QCCL_DEFINE(clear_sums, 4, clear(batch))
+QCCL_TOPK(sample)
+QCCL_TOPK(first)
+QCCL_TOPK(digit)
+QCCL_TOPK(count)
+QCCL_TOPK(write)
+
+QCCL_DEFINE(meet, 1, barrier_with_others(batch))
+
+KernelFunction kernel(KernelId id) {
+    static constexpr KernelFunction kernels[] = {
+#define QCCL_KERNEL_FUNCTION(name) name,
+        QCCL_KERNELS(QCCL_KERNEL_FUNCTION)
+#undef QCCL_KERNEL_FUNCTION
+    };
+    return kernels[static_cast<size_t>(id)];
+}
+
+} // namespace qccl::QCCL_GPU

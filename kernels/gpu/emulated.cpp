@@ -1,0 +1,287 @@
+// Implements emulated.hpp: runs the threads of a block as fibers, tracks which thread waits at
+// which meeting place, and records accesses to shared memory since the last barrier.
+#include "kernels/gpu/emulated.hpp"
+
+#include "base/sizes.hpp"
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <array>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace qccl::emulated {
+namespace {
+
+using boost::context::fiber;
+
+constexpr size_t stack_bytes = size_t{64} << 10;
+constexpr size_t most_shared_bytes = size_t{48} << 10; // what every GPU gives a block by default
+
+enum class State : uint8_t { ready, exchanges, votes, at_barrier, ended };
+
+enum class Access : uint8_t { read, write, add };
+
+// The accesses to one byte of shared memory since the last barrier: for each kind of access the
+// thread that made it, `nobody` or `several`.
+struct Mark {
+    static constexpr int nobody = -1, several = -2;
+    uint64_t epoch = 0;
+    std::array<int, 3> by{nobody, nobody, nobody};
+
+    int &who(Access access) { return by[static_cast<size_t>(access)]; }
+    bool is_of_others(Access access, int self) {
+        return who(access) != nobody && who(access) != self;
+    }
+};
+
+struct Site {
+    const char *file = nullptr;
+    unsigned line = 0;
+    bool operator==(const Site &) const = default;
+};
+
+struct Thread {
+    unsigned number = 0; // in its block
+    State state = State::ended;
+    Site site;               // where the thread met others last
+    uint64_t given = 0;      // value that the thread passed there
+    size_t shared_bytes = 0; // shared memory that the thread has declared
+    fiber context, scheduler;
+};
+
+class Machine {
+public:
+    Done run(const Grid &grid, Order order, const std::function<void()> &kernel);
+
+    unsigned block() const { return block_; }
+    const Grid &grid() const { return grid_; }
+    Thread &current() { return *current_; }
+
+    // Suspends the current thread until all threads that it meets have arrived.
+    void meet(State state, Site site, uint64_t given);
+    // Returns the value that a lane of the current thread's warp passed to the last meeting.
+    uint64_t given_by(unsigned lane) const {
+        return seen_[current_->number / grid_.lanes * grid_.lanes + lane];
+    }
+    // Reports behaviour that a GPU leaves undefined: the launch fails, and the thread never
+    // resumes.
+    void refuse(const char *what);
+
+    std::byte *shared_memory(size_t bytes, size_t alignment);
+    void note(const void *at, size_t bytes, Access access);
+
+private:
+    struct alignas(16) SharedBlock {
+        std::byte bytes[16];
+    };
+
+    void start(Thread &thread);
+    void resume(Thread &thread);
+    Done run_block();
+    void run_ready();
+    bool release_warps();
+    bool release_barrier();
+
+    Grid grid_;
+    Order order_ = Order::forward;
+    const std::function<void()> *kernel_ = nullptr;
+    unsigned block_ = 0;
+    uint64_t epoch_ = 0; // each barrier begins a new one
+    Thread *current_ = nullptr;
+    std::vector<Thread> threads_; // reused by later launches: most of their cost is their stacks
+    std::vector<uint64_t> seen_;  // by thread: value passed to its warp's last meeting
+    std::vector<Mark> marks_ = std::vector<Mark>(most_shared_bytes);
+    std::vector<SharedBlock> shared_ =
+        std::vector<SharedBlock>(most_shared_bytes / sizeof(SharedBlock));
+    Done outcome_;
+};
+
+// Kernels call free functions, as on a GPU, so each thread of the host has a machine of its own.
+thread_local Machine machine;
+
+Done Machine::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
+    if (grid.threads % grid.lanes != 0)
+        return Error::make(Code::internal_error, "emulated GPU: a block of %u threads and %u lanes",
+                           grid.threads, grid.lanes);
+    grid_ = grid;
+    order_ = order;
+    kernel_ = &kernel;
+    if (threads_.size() != grid.threads) {
+        threads_ = std::vector<Thread>(grid.threads);
+        seen_.resize(grid.threads);
+        for (unsigned i = 0; i < grid.threads; i++) threads_[i].number = i;
+    }
+    for (block_ = 0; block_ < grid.blocks; block_++) {
+        Done outcome = run_block();
+        if (outcome) continue;
+        threads_.clear(); // some fibers never resume
+        outcome_ = {};
+        return outcome;
+    }
+    return {};
+}
+
+Done Machine::run_block() {
+    epoch_++;
+    for (Thread &thread : threads_) {
+        thread.state = State::ready;
+        thread.shared_bytes = 0;
+        if (!thread.context) start(thread);
+    }
+    while (true) {
+        run_ready();
+        if (!outcome_) return outcome_;
+        if (std::ranges::all_of(threads_, [](const Thread &t) { return t.state == State::ended; }))
+            return {};
+        if (release_warps()) continue;
+        if (!outcome_) return outcome_;
+        if (!release_barrier())
+            return Error::make(Code::internal_error,
+                               "emulated GPU: a thread has ended while others wait at a barrier");
+    }
+}
+
+// Creates the thread's fiber once; the fiber runs block after block.
+void Machine::start(Thread &thread) {
+    thread.context = fiber(std::allocator_arg, boost::context::fixedsize_stack(stack_bytes),
+                           [this, &thread](fiber &&scheduler) {
+                               thread.scheduler = std::move(scheduler);
+                               while (true) {
+                                   (*kernel_)();
+                                   thread.state = State::ended;
+                                   thread.scheduler = std::move(thread.scheduler).resume();
+                               }
+                               return fiber();
+                           });
+}
+
+void Machine::resume(Thread &thread) {
+    current_ = &thread;
+    thread.context = std::move(thread.context).resume();
+}
+
+void Machine::run_ready() {
+    const auto run_one = [&](Thread &thread) {
+        if (thread.state == State::ready && outcome_) resume(thread);
+    };
+    if (order_ == Order::forward)
+        std::for_each(threads_.begin(), threads_.end(), run_one);
+    else
+        std::for_each(threads_.rbegin(), threads_.rend(), run_one);
+}
+
+// Resumes warps whose lanes have all arrived at one place. Returns true if there was one. If the
+// lanes of a warp are at different places, sets outcome_ to an error.
+bool Machine::release_warps() {
+    bool has_released = false;
+    for (auto first = threads_.begin(); first != threads_.end(); first += grid_.lanes) {
+        const std::span lanes(first, grid_.lanes);
+        const auto meets = [](const Thread &t) {
+            return t.state == State::exchanges || t.state == State::votes;
+        };
+        if (std::ranges::none_of(lanes, meets)) continue;
+        if (!std::ranges::all_of(lanes, [&](const Thread &t) {
+                return t.state == lanes[0].state && t.site == lanes[0].site;
+            })) {
+            outcome_ = Error::make(Code::internal_error,
+                                   "emulated GPU: lanes of a warp meet at different places");
+            return false;
+        }
+        for (Thread &thread : lanes) {
+            seen_[thread.number] = thread.given;
+            thread.state = State::ready;
+        }
+        has_released = true;
+    }
+    return has_released;
+}
+
+bool Machine::release_barrier() {
+    if (!std::ranges::all_of(threads_,
+                             [](const Thread &t) { return t.state == State::at_barrier; }))
+        return false;
+    epoch_++;
+    for (Thread &thread : threads_) thread.state = State::ready;
+    return true;
+}
+
+void Machine::meet(State state, Site site, uint64_t given) {
+    Thread &self = *current_;
+    self.state = state;
+    self.site = site;
+    self.given = given;
+    self.scheduler = std::move(self.scheduler).resume();
+}
+
+void Machine::refuse(const char *what) {
+    if (outcome_)
+        outcome_ = Error::make(Code::internal_error, "emulated GPU: %s (block %u, thread %u)", what,
+                               block_, current_->number);
+    meet(State::ended, {}, 0);
+}
+
+std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
+    Thread &self = *current_;
+    const size_t start = round_up(self.shared_bytes, alignment);
+    self.shared_bytes = start + bytes;
+    if (self.shared_bytes > most_shared_bytes) refuse("more shared memory than a block has");
+    return shared_.front().bytes + start;
+}
+
+void Machine::note(const void *at, size_t bytes, Access access) {
+    const auto start =
+        static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
+    // The arrays that the thread has declared end here; it does not own the bytes behind them.
+    if (start + bytes > current_->shared_bytes) return refuse("beyond the end of shared memory");
+    const int self = static_cast<int>(current_->number);
+    for (size_t i = start; i < start + bytes; i++) {
+        Mark &mark = marks_[i];
+        if (mark.epoch != epoch_) mark = {.epoch = epoch_};
+        for (const Access other : {Access::read, Access::write, Access::add})
+            if ((access != other || access == Access::write) && mark.is_of_others(other, self))
+                return refuse("threads touch the same shared memory without a barrier between");
+        mark.who(access) = mark.is_of_others(access, self) ? Mark::several : self;
+    }
+}
+
+} // namespace
+
+Done launch(const Grid &grid, Order order, const std::function<void()> &kernel) {
+    return machine.run(grid, order, kernel);
+}
+
+unsigned thread() { return machine.current().number; }
+unsigned block() { return machine.block(); }
+unsigned blocks() { return machine.grid().blocks; }
+
+uint64_t exchange(uint64_t value, unsigned mask, const char *file, unsigned line) {
+    machine.meet(State::exchanges, {file, line}, value);
+    const unsigned lanes = machine.grid().lanes, other = (thread() % lanes) ^ mask;
+    if (other >= lanes) machine.refuse("a lane that the warp does not have");
+    return machine.given_by(other);
+}
+
+uint64_t ballot(bool yes, const char *file, unsigned line) {
+    machine.meet(State::votes, {file, line}, yes ? 1 : 0);
+    uint64_t votes = 0;
+    for (unsigned lane = 0; lane < machine.grid().lanes; lane++)
+        votes |= machine.given_by(lane) << lane;
+    return votes;
+}
+
+void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+void barrier() { machine.meet(State::at_barrier, {}, 0); }
+
+std::byte *shared_memory(size_t bytes, size_t alignment) {
+    return machine.shared_memory(bytes, alignment);
+}
+void note_read(const void *at, size_t bytes) { machine.note(at, bytes, Access::read); }
+void note_write(const void *at, size_t bytes) { machine.note(at, bytes, Access::write); }
+void note_add(const void *at, size_t bytes) { machine.note(at, bytes, Access::add); }
+
+} // namespace qccl::emulated

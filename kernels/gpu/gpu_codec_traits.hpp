@@ -1,0 +1,270 @@
+// The codecs whose values share scales, each as a traits class. The class defines what a lane
+// learns from its values, how lanes merge that, how scale, code and value follow from it, and where
+// the scale lies. The arithmetic is that of the *_block.hpp files; a new codec is a new class. T is
+// the accumulator's type. `place` is the index of a value, counted from the operand's first value.
+// Folds and measuring kernels use these classes.
+#pragma once
+
+#include "codec/payload.hpp"
+#include "device/batch.hpp"
+#include "kernels/codec/small_float_block.hpp"
+#include "kernels/codec/summed_block.hpp"
+#include "kernels/codec/uniform_block.hpp"
+#include "kernels/gpu/gpu_memory.hpp"
+
+#include <limits>
+
+namespace qccl::QCCL_GPU {
+
+QCCL_DEVICE std::byte *part_of(const Operand &operand, ChunkPart part) {
+    return operand.at + operand.section[static_cast<size_t>(part)];
+}
+QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t place) {
+    return operand.bucket == 0 ? 0 : (operand.begin + place) / operand.bucket;
+}
+// Returns true if the values of a group share a bucket.
+QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
+
+// Returns the address of a value's bucket scale; a scale takes sizeof(WireScale) bytes.
+template <class WireScale> QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
+    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(WireScale);
+}
+
+template <class T> struct IntegerTraits {
+    using Scale = BlockScale;
+
+    // A value's magnitude followed by a bit that is 1 if the value is not negative: one number
+    // whose order is that of extreme_of. Values that are not finite are above all others.
+    struct Extremes {
+        uint32_t key;
+
+        QCCL_DEVICE static Extremes none() { return {0}; }
+        QCCL_DEVICE void add(T x) {
+            const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+            merge({(bits << 1 | bits >> 31) ^ 1});
+        }
+        QCCL_DEVICE void merge(Extremes other) { key = key > other.key ? key : other.key; }
+        QCCL_DEVICE void merge_lane(unsigned mask) { merge({shuffle_xor(key, mask)}); }
+        QCCL_DEVICE Scale scale(const Operand &sink) const {
+            const uint32_t pattern = key ^ 1;
+            return block_scale(std::bit_cast<float>(pattern >> 1 | pattern << 31),
+                               key >> 1 < float_infinity, sink.bits);
+        }
+    };
+
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        return block_scale(load_one<uint16_t>(scale_at<uint16_t>(sink, place)));
+    }
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        store_one(scale_at<uint16_t>(sink, place), scale.wire);
+    }
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_scale(sink, place, extremes.scale(sink));
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
+        const int32_t code = block_code(static_cast<float>(x), scale, sink.bits, draw);
+        return static_cast<uint32_t>(code) & ((1U << sink.bits) - 1); // two's complement
+    }
+
+    // The part of a scale that a decoder needs.
+    struct Step {
+        float scale;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return {widen<Bfloat>(load_one<uint16_t>(scale_at<uint16_t>(source, place)))};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &source) {
+        const uint32_t sign = 1U << (source.bits - 1);
+        const auto number = static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
+        return static_cast<T>(block_value(number, step.scale));
+    }
+};
+
+template <class T> struct MinmaxTraits {
+    using WireScale = float[2]; // minimum and unit
+    using Scale = BucketScale<T>;
+
+    // A value that is not finite makes the least value -infinity. The sign of a zero does not
+    // matter: the scale drops the sign of the least value, and the range is the same.
+    struct Extremes {
+        T low, high;
+
+        QCCL_DEVICE static Extremes none() {
+            return {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()};
+        }
+        QCCL_DEVICE void add(T x) {
+            low = least(low, is_finite(x) ? x : -std::numeric_limits<T>::infinity());
+            high = greatest(high, x);
+        }
+        QCCL_DEVICE void merge(Extremes other) {
+            low = least(low, other.low);
+            high = greatest(high, other.high);
+        }
+        QCCL_DEVICE void merge_lane(unsigned mask) {
+            merge({shuffle_xor(low, mask), shuffle_xor(high, mask)});
+        }
+        QCCL_DEVICE Scale scale(const Operand &sink) const {
+            return bucket_scale(low, high, is_finite(low), sink.bits);
+        }
+    };
+
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        const Step step = load_step(sink, place);
+        return bucket_scale<T>(step.minimum, step.unit);
+    }
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        const WireScale wire = {scale.minimum, scale.unit};
+        store(scale_at<WireScale>(sink, place), wire);
+    }
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_scale(sink, place, extremes.scale(sink));
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
+        return bucket_code(x, scale, sink.bits, draw);
+    }
+
+    struct Step {
+        float minimum, unit;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        WireScale wire;
+        load(scale_at<WireScale>(source, place), wire);
+        return {wire[0], wire[1]};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return bucket_value<T>(code, step.minimum, step.unit);
+    }
+};
+
+// The largest magnitude as its bit pattern. Values that are not finite are above all others.
+template <class T> struct Magnitude {
+    uint32_t largest;
+
+    QCCL_DEVICE static Magnitude none() { return {0}; }
+    QCCL_DEVICE void add(T x) {
+        merge({std::bit_cast<uint32_t>(static_cast<float>(x)) & ~0U >> 1});
+    }
+    QCCL_DEVICE void merge(Magnitude other) {
+        largest = largest > other.largest ? largest : other.largest;
+    }
+    QCCL_DEVICE void merge_lane(unsigned mask) { merge({shuffle_xor(largest, mask)}); }
+};
+
+// The MX codec with elements of format F.
+template <class F, class T> struct MxTraits {
+    using Scale = MxScale;
+
+    struct Extremes : Magnitude<T> {
+        QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
+        QCCL_DEVICE Scale scale(const Operand &sink) const {
+            return mx_scale<F>(this->largest, sink.rounds_up);
+        }
+    };
+
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        store_one(scale_at<uint8_t>(sink, place), scale.wire);
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
+        return mx_code<F>(static_cast<float>(x), scale, draw);
+    }
+
+    using Step = uint8_t;
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return load_one<uint8_t>(scale_at<uint8_t>(source, place));
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return static_cast<T>(mx_value<F>(code, step));
+    }
+};
+template <class T> using Mxfp8e4m3Traits = MxTraits<E4m3, T>;
+template <class T> using Mxfp6e2m3Traits = MxTraits<E2m3, T>;
+template <class T> using Mxfp4Traits = MxTraits<E2m1, T>;
+
+// Blocks of 16 values, half a group. Their scales are relative to the base of their bucket, which
+// is in the payload before the block is encoded.
+template <class T> struct Nvfp4Traits {
+    using Base = Nvfp4Base;
+    using Scale = Nvfp4Scale;
+
+    QCCL_DEVICE static std::byte *base_at(const Operand &operand, uint64_t place) {
+        return part_of(operand, ChunkPart::bases) + bucket_of(operand, place) * sizeof(float);
+    }
+    QCCL_DEVICE static std::byte *block_scale_at(const Operand &operand, uint64_t place) {
+        return part_of(operand, ChunkPart::scales) + (operand.begin + place) / nvfp4_block_values;
+    }
+    // The largest magnitude of the blocks that are finite. A warp reads whole blocks at a time.
+    struct Extremes : Magnitude<T> {
+        QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
+        QCCL_DEVICE void add_lanes(T x, bool is_there) {
+            auto block = Magnitude<T>::none();
+            if (is_there) block.add(x);
+            for (unsigned mask = 1; mask < nvfp4_block_values; mask *= 2) block.merge_lane(mask);
+            if (block.largest < float_infinity) this->merge(block);
+        }
+    };
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_one(base_at(sink, place), nvfp4_base(extremes.largest).wire);
+    }
+    QCCL_DEVICE static Base load_base(const Operand &sink, uint64_t place) {
+        return nvfp4_base_of(load_one<float>(base_at(sink, place)));
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
+        return nvfp4_code(static_cast<float>(x), scale, draw);
+    }
+
+    struct Step {
+        uint8_t scale;
+        float base;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return {load_one<uint8_t>(block_scale_at(source, place)),
+                load_one<float>(base_at(source, place))};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return static_cast<T>(nvfp4_value(code, step.scale, step.base));
+    }
+};
+
+// Encodes only with means that are already in the payload.
+template <class T> struct OnebitTraits {
+    using WireScale = float[2]; // means of codes 0 and 1
+
+    struct Scale {
+        bool has_codes = false;
+    };
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        return {is_finite(load_step(sink, place).mean)};
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw) {
+        return scale.has_codes ? onebit_code(static_cast<float>(x)) : 0;
+    }
+
+    struct Step {
+        float mean, negative_mean;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        WireScale wire;
+        load(scale_at<WireScale>(source, place), wire);
+        return {wire[0], wire[1]};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return static_cast<T>(onebit_value(code, step.mean, step.negative_mean));
+    }
+};
+
+// terngrad has no traits class: its digits are packed bucket by bucket.
+struct Ternary {
+    std::byte *packed;
+    uint64_t first, values, bytes; // the bucket's first value in its chunk, its values, its bytes
+};
+QCCL_DEVICE Ternary ternary_of(const Operand &operand, uint64_t bucket) {
+    const uint64_t first = bucket * operand.bucket, rest = operand.coded - first;
+    const uint64_t values = rest < operand.bucket ? rest : operand.bucket;
+    return {part_of(operand, ChunkPart::digits) + bucket * ternary_bytes(operand.bucket), first,
+            values, ternary_bytes(values)};
+}
+
+} // namespace qccl::QCCL_GPU

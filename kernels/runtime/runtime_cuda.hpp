@@ -1,0 +1,308 @@
+// NVIDIA's runtime under the names that module.cu uses for every vendor's runtime. The module does
+// not link the driver: functions that only the driver has are looked up at run time.
+#pragma once
+
+#include "base/text.hpp"
+#include "device/gpu.hpp"
+#include "kernels/gpu/gpu_kernels.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+namespace qccl::runtime {
+
+inline constexpr const char *vendor = "cuda";
+
+using Status = cudaError_t;
+using Stream = cudaStream_t;
+using Event = cudaEvent_t;
+using Handle = cudaIpcMemHandle_t;
+using Uuid = std::array<std::byte, 16>;
+using Pool = cudaMemPool_t;
+
+inline constexpr Status success = cudaSuccess;
+inline bool is_ok(Status status) { return status == cudaSuccess; }
+inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
+inline bool is_enabled_already(Status status) {
+    return status == cudaErrorPeerAccessAlreadyEnabled;
+}
+// Returns true for errors of a stream that is invalid, belongs to another GPU or stands in the way
+// of a capture.
+inline bool is_misuse(Status status) {
+    return status == cudaErrorInvalidResourceHandle || status == cudaErrorStreamCaptureImplicit;
+}
+inline const char *text(Status status) {
+    int version = 0;
+    if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess &&
+        version == 0)
+        return "there is no driver"; // the runtime would report an old driver
+    return cudaGetErrorString(status);
+}
+// Resets the thread's last error, which the program reads for its own calls.
+inline void forget(Status status) {
+    if (!is_ok(status)) cudaGetLastError();
+}
+
+// Functions that only the driver has; null if this driver lacks them.
+struct Driver {
+    PFN_cuDeviceGet_v2000 get_device = nullptr;
+    PFN_cuDevicePrimaryCtxRetain_v7000 retain = nullptr;
+    PFN_cuCtxPushCurrent_v4000 push = nullptr;
+    PFN_cuCtxPopCurrent_v4000 pop = nullptr;
+    PFN_cuMemGetAddressRange_v3020 find_range = nullptr;
+    PFN_cuStreamWaitValue32_v11070 await_value = nullptr;
+};
+
+template <class Function>
+void find_in_driver(const char *name, unsigned version, Function &function) {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult how{};
+#if CUDART_VERSION >= 12050
+    const Status status =
+        cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &how);
+#else
+    (void)version;
+    const Status status = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
+#endif
+    forget(status);
+    if (is_ok(status) && how == cudaDriverEntryPointSuccess)
+        function = reinterpret_cast<Function>(found);
+}
+
+// Looks the functions up once: a process has one driver.
+inline const Driver &driver() {
+    static const Driver driver = [] {
+        Driver found;
+        find_in_driver("cuDeviceGet", 2000, found.get_device);
+        find_in_driver("cuDevicePrimaryCtxRetain", 7000, found.retain);
+        find_in_driver("cuCtxPushCurrent", 4000, found.push);
+        find_in_driver("cuCtxPopCurrent", 4000, found.pop);
+        find_in_driver("cuMemGetAddressRange", 3020, found.find_range);
+        find_in_driver("cuStreamWaitValue32", 11070, found.await_value);
+        return found;
+    }();
+    return driver;
+}
+
+// The runtime uses the driver's numbers for the driver's errors.
+inline Status status_of(CUresult result) { return static_cast<Status>(result); }
+
+// The runtime's context of each GPU; the process keeps it.
+inline constexpr int most_devices = 256;
+inline std::atomic<CUcontext> &context(int device) {
+    static std::array<std::atomic<CUcontext>, most_devices> contexts{};
+    return contexts[static_cast<size_t>(device)];
+}
+inline Status prepare(int device) {
+    int devices = 0;
+    if (const Status status = cudaGetDeviceCount(&devices); !is_ok(status)) return status;
+    if (device >= devices || device >= most_devices) return cudaErrorInvalidDevice;
+    if (context(device).load()) return cudaSuccess;
+    const Driver &now = driver();
+    if (!now.get_device || !now.retain || !now.push || !now.pop) return cudaErrorNotSupported;
+    CUdevice own = 0;
+    CUcontext made = nullptr;
+    if (const CUresult result = now.get_device(&own, device); result != CUDA_SUCCESS)
+        return status_of(result);
+    if (const CUresult result = now.retain(&made, own); result != CUDA_SUCCESS)
+        return status_of(result);
+    context(device).store(made);
+    return cudaSuccess;
+}
+
+// Selects the thread's GPU for a while, and allows the thread to make calls that would otherwise
+// break captures of other threads. The guard pushes contexts, because setting the thread's GPU back
+// to its first one would create a context there that the program may not want.
+class CudaDeviceGuard {
+public:
+    explicit CudaDeviceGuard(int device) {
+        const CUcontext own = device < most_devices ? context(device).load() : nullptr;
+        status_ = own ? status_of(driver().push(own)) : cudaErrorInvalidDevice;
+        if (is_ok(status_)) forget(cudaThreadExchangeStreamCaptureMode(&mode_));
+    }
+    ~CudaDeviceGuard() {
+        if (!is_ok(status_)) return;
+        forget(cudaThreadExchangeStreamCaptureMode(&mode_));
+        CUcontext popped = nullptr;
+        driver().pop(&popped);
+    }
+    CudaDeviceGuard(const CudaDeviceGuard &) = delete;
+    CudaDeviceGuard &operator=(const CudaDeviceGuard &) = delete;
+
+    Status status() const { return status_; }
+
+private:
+    Status status_ = success;
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+using DeviceGuard = CudaDeviceGuard;
+
+inline Status count(int *devices) { return cudaGetDeviceCount(devices); }
+inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
+    cudaDeviceProp properties;
+    const Status status = cudaGetDeviceProperties(&properties, device);
+    if (!is_ok(status)) return status;
+    traits.model = properties.name;
+    traits.bus_id = pci_address(static_cast<unsigned>(properties.pciDomainID),
+                                static_cast<unsigned>(properties.pciBusID),
+                                static_cast<unsigned>(properties.pciDeviceID));
+    traits.lanes = static_cast<uint32_t>(properties.warpSize);
+    traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    traits.has_stream_waits = driver().await_value != nullptr;
+    traits.can_capture = traits.has_stream_waits;
+    traits.can_meet = true;
+    traits.threads = "cuda"; // cuda-EvtHandlr, cuda00001400006
+    std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
+    return status;
+}
+
+inline Status load_kernels() {
+    cudaFuncAttributes ignored;
+    for (size_t id = 0; id < kernel_count; id++) {
+        const auto kernel = gpu::kernel(static_cast<KernelId>(id));
+        const Status status =
+            cudaFuncGetAttributes(&ignored, reinterpret_cast<const void *>(kernel));
+        if (!is_ok(status)) return status;
+    }
+    return success;
+}
+
+inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+// Creates a pool for the library. In the GPU's own pool a stream of the library may have to wait
+// for a user's stream that has freed the same memory, and the user's stream may be waiting for a
+// host word. This pool keeps its memory, because returning memory to the system takes time at every
+// call.
+inline Status create(Pool *pool, int device) {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location = {.type = cudaMemLocationTypeDevice, .id = device};
+    if (const Status status = cudaMemPoolCreate(pool, &properties); !is_ok(status)) return status;
+    int no = 0;
+    uint64_t everything = UINT64_MAX;
+    const std::pair<cudaMemPoolAttr, void *> settings[] = {
+        {cudaMemPoolReuseAllowInternalDependencies, &no},
+        {cudaMemPoolReuseAllowOpportunistic, &no},
+        {cudaMemPoolAttrReleaseThreshold, &everything}};
+    for (const auto &[attribute, value] : settings)
+        if (const Status status = cudaMemPoolSetAttribute(*pool, attribute, value); !is_ok(status))
+            return status;
+    return success;
+}
+inline Status destroy(Pool pool) { return pool ? cudaMemPoolDestroy(pool) : success; }
+inline Status allocate_in_order(void **memory, size_t bytes, Pool pool, Stream stream) {
+    return cudaMallocFromPoolAsync(memory, bytes, pool, stream);
+}
+inline Status free_in_order(void *memory, Pool, Stream stream) {
+    return cudaFreeAsync(memory, stream);
+}
+inline Status allocate_pinned(void **memory, size_t bytes) {
+    return cudaHostAlloc(memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+}
+inline Status pin(void *memory, size_t bytes) {
+    return cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+}
+inline Status unpin(void *memory) { return cudaHostUnregister(memory); }
+
+inline Status find(const void *memory, GpuPlace &place) {
+    cudaPointerAttributes found;
+    const Status status = cudaPointerGetAttributes(&found, memory);
+    if (!is_ok(status)) return status;
+    place = {};
+    const auto of_a_gpu = [&](GpuPlace::Kind kind) {
+        place = {.kind = kind, .number = static_cast<uint32_t>(found.device)};
+    };
+    if (found.type == cudaMemoryTypeHost) place.kind = GpuPlace::Kind::pinned;
+    if (found.type == cudaMemoryTypeDevice) of_a_gpu(GpuPlace::Kind::gpu);
+    if (found.type == cudaMemoryTypeManaged) of_a_gpu(GpuPlace::Kind::managed);
+    return status;
+}
+inline Status find_base(void *memory, void **base) {
+    if (!driver().find_range) return cudaErrorNotSupported;
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    const CUresult result =
+        driver().find_range(&start, &bytes, reinterpret_cast<CUdeviceptr>(memory));
+    *base = reinterpret_cast<void *>(start);
+    return status_of(result);
+}
+
+inline Status name(Handle *handle, void *memory) { return cudaIpcGetMemHandle(handle, memory); }
+inline Status open(void **memory, const Handle &handle) {
+    return cudaIpcOpenMemHandle(memory, handle, cudaIpcMemLazyEnablePeerAccess);
+}
+inline Status close(void *memory) { return cudaIpcCloseMemHandle(memory); }
+inline Status can_reach(int *can, int device, int peer) {
+    return cudaDeviceCanAccessPeer(can, device, peer);
+}
+inline Status reach(int peer) { return cudaDeviceEnablePeerAccess(peer, 0); }
+
+inline Status find_priorities(int *least, int *greatest) {
+    return cudaDeviceGetStreamPriorityRange(least, greatest);
+}
+inline Status create(Stream *stream, int priority) {
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority);
+}
+inline Status priority_of(Stream stream, int *priority) {
+    return cudaStreamGetPriority(stream, priority);
+}
+inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
+inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }
+inline Status capture_of(Stream stream, uint64_t *capture) {
+    cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    const Status status = cudaStreamGetCaptureInfo(stream, &answer, &id);
+    const bool is_active = answer == cudaStreamCaptureStatusActive;
+    *capture = is_active ? id : answer == cudaStreamCaptureStatusNone ? 0 : UINT64_MAX;
+    return status;
+}
+inline Status tie_to_graph(Stream stream, void (*end)(void *), void *context_of_it) {
+    cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    cudaGraph_t graph{};
+    cudaUserObject_t object{};
+    Status status = cudaStreamGetCaptureInfo(stream, &answer, &id, &graph);
+    if (is_ok(status))
+        status =
+            cudaUserObjectCreate(&object, context_of_it, end, 1, cudaUserObjectNoDestructorSync);
+    if (!is_ok(status)) {
+        end(context_of_it);
+        return status;
+    }
+    status = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+    if (!is_ok(status)) forget(cudaUserObjectRelease(object));
+    return status;
+}
+inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
+    void *arguments[] = {const_cast<Batch *>(&batch)};
+    return cudaLaunchKernel(reinterpret_cast<const void *>(gpu::kernel(kernel)), dim3(blocks),
+                            dim3(block_threads), arguments, 0, stream);
+}
+inline Status copy(Stream stream, void *to, const void *from, size_t bytes) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+inline Status zero(Stream stream, void *memory, size_t bytes) {
+    return cudaMemsetAsync(memory, 0, bytes, stream);
+}
+inline Status call_host(Stream stream, void (*function)(void *), void *context_of_it) {
+    return cudaLaunchHostFunc(stream, function, context_of_it);
+}
+
+inline Status create(Event *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+}
+inline Status destroy(Event event) { return cudaEventDestroy(event); }
+inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
+inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event); }
+inline Status query(Event event) { return cudaEventQuery(event); }
+inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
+    if (!driver().await_value) return cudaErrorNotSupported;
+    return status_of(driver().await_value(stream, reinterpret_cast<CUdeviceptr>(at), value,
+                                          CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+} // namespace qccl::runtime

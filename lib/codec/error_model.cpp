@@ -1,0 +1,413 @@
+// The errors of codecs: unit_nmse and the losses of sums, which codec.hpp declares, and the table
+// of measured bounds. The NMSE of one encode of unit Gaussian values is computed from the
+// definition of each quantizer: the mean, over the positions of a block's extremes, of the squared
+// error of the values between them.
+#include "codec/error_model.hpp"
+
+#include "codec/codec.hpp"
+#include "codec/payload.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace qccl {
+
+// ---- NMSE of Gaussian values, and losses
+
+namespace {
+
+constexpr double whole_chunk_values = 1 << 20; // stands for bucket=all
+
+double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+double upper_tail(double x) { return std::erfc(x / std::numbers::sqrt2) / 2; }
+
+constexpr double everywhere = 40; // the density beyond is too small for a double
+
+// Returns the x with upper_tail(x) = tail, by bisection down to 1e-8, plenty for a mean.
+double quantile(double tail) {
+    double low = -everywhere, high = everywhere;
+    for (int i = 0; i < 33; i++) {
+        const double middle = (low + high) / 2;
+        (upper_tail(middle) > tail ? low : high) = middle;
+    }
+    return low;
+}
+
+// 1 - p^(1 / n), exact also for large n.
+double root_complement(double p, double n) { return -std::expm1(std::log(p) / n); }
+
+struct Interval {
+    double low, high;
+
+    bool is_empty() const { return high <= low; }
+    double mass() const { return upper_tail(low) - upper_tail(high); }
+    // Integral of (a + b x + c x^2) times the density.
+    double integral(double a, double b, double c) const {
+        const double first = density(low) - density(high);
+        const double second = mass() + low * density(low) - high * density(high);
+        return a * mass() + b * first + c * second;
+    }
+    double squared_distance(double from) const { return integral(from * from, -2 * from, 1); }
+    Interval within(double from, double to) const {
+        return {std::max(low, from), std::min(high, to)};
+    }
+};
+
+// A quantizer with 2^bits levels at low, low + step, ...
+struct Quantizer {
+    double low, step;
+    double levels;
+    Rounding rounding;
+
+    double level(double k) const { return low + k * step; }
+    double top() const { return level(levels - 1); }
+    // Integral over `support` of the squared error times the density.
+    double error(const Interval &support) const;
+
+private:
+    static constexpr double fine_levels = 16; // from here on the density is flat within a step
+    double coarse_error(const Interval &support) const;
+};
+
+// The error of values between the lowest and the highest level is uniform within a step and has the
+// variance step^2 / 12; a stochastic choice between neighbours has twice that. All values beyond
+// the top level become the top level.
+double Quantizer::error(const Interval &support) const {
+    if (levels <= fine_levels) return coarse_error(support);
+    const double edge = top() + (rounding == Rounding::nearest ? step / 2 : 0);
+    const Interval inside = support.within(-everywhere, edge),
+                   beyond = support.within(edge, everywhere);
+    const double variance = step * step / (rounding == Rounding::nearest ? 12 : 6);
+    return variance * inside.mass() + (beyond.is_empty() ? 0 : beyond.squared_distance(top()));
+}
+
+double Quantizer::coarse_error(const Interval &support) const {
+    double sum = 0;
+    for (double k = 0; k < levels; k++) {
+        const bool is_top = k == levels - 1;
+        const double here = level(k), next = level(k + 1);
+        if (rounding == Rounding::stochastic && !is_top) {
+            const Interval between = support.within(here, next);
+            if (!between.is_empty()) sum += between.integral(-here * next, here + next, -1);
+            continue;
+        }
+        const double from = rounding == Rounding::stochastic ? here
+                            : k == 0                         ? -everywhere
+                                                             : here - step / 2;
+        const Interval cell = support.within(from, is_top ? everywhere : here + step / 2);
+        if (!cell.is_empty()) sum += cell.squared_distance(here);
+    }
+    return sum;
+}
+
+// Rounds up to 8 significant bits, as the block's scale is stored.
+double round_scale_up(double scale) {
+    int exponent = 0;
+    const double fraction = std::frexp(scale, &exponent);
+    return std::ldexp(std::ceil(fraction * 256), exponent - 8);
+}
+
+// The mean over the quantiles of the largest of n magnitudes.
+double block_nmse(const Codec &codec) {
+    constexpr int nodes = 128;
+    const double n = codec.bucket, half = std::ldexp(1.0, codec.bits - 1);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double extreme = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        const double step = round_scale_up(extreme / half);
+        const Quantizer quantizer{-half * step, step, 2 * half, codec.rounding};
+        const double position = extreme / step; // of the extreme value, just above its level
+        const double fraction = position - std::floor(position);
+        const double own = codec.rounding == Rounding::nearest
+                               ? std::pow(position - std::rint(position), 2)
+                               : fraction * (1 - fraction);
+        const Interval support{-extreme, extreme};
+        sum += (own * step * step + (n - 1) * quantizer.error(support) / support.mass()) / n;
+    }
+    return sum / nodes;
+}
+
+// The mean over the quantiles of the largest of n values, and of the smallest given the largest.
+double bucket_nmse(const Codec &codec) {
+    constexpr int nodes = 32;
+    const double n = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
+    if (n <= 2) return 0; // both values are extremes, which are exact
+    const double levels = std::ldexp(1.0, codec.bits);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double above = root_complement((i + 0.5) / nodes, n), high = quantile(above);
+        for (int j = 0; j < nodes; j++) {
+            const double below = (1 - above) * root_complement((j + 0.5) / nodes, n - 1);
+            const Interval support{-quantile(below), high};
+            const Quantizer quantizer{support.low, (support.high - support.low) / (levels - 1),
+                                      levels, codec.rounding};
+            sum += (n - 2) / n * quantizer.error(support) / support.mass();
+        }
+    }
+    return sum / (nodes * nodes);
+}
+
+// The grid of a small float: zero, a power of two and its multiples up to the next one, and so on.
+struct SmallFloats {
+    int fraction_bits, lowest, highest; // exponents of the smallest normal number and the largest
+    double largest;
+
+    // The distance from a magnitude of the grid to the next one.
+    double step(double level) const {
+        const int exponent = level == 0 ? lowest : std::max(std::ilogb(level), lowest);
+        return std::ldexp(1.0, exponent - fraction_bits);
+    }
+    // Integral over magnitudes up to `most` of the squared error times the density, all divided by
+    // `scale`.
+    double error(double most, double scale, Rounding rounding) const;
+    // The mean squared error of one magnitude.
+    double error_at(double x, Rounding rounding) const;
+    double rounded(double x, Scaling scaling) const;
+};
+constexpr SmallFloats e4m3{3, -6, 8, 448}, e2m3{3, 0, 2, 7.5}, e2m1{1, 0, 2, 6};
+
+double SmallFloats::error(double most, double scale, Rounding rounding) const {
+    const Interval support{0, most};
+    double sum = 0;
+    for (double level = 0, below = 0; level <= largest && below < most;) {
+        const double here = level * scale, next = (level + step(level)) * scale;
+        const bool is_last = level == largest;
+        const double edge = is_last ? everywhere : (here + next) / 2;
+        if (rounding == Rounding::nearest || is_last) {
+            const Interval cell = support.within(below, edge);
+            if (!cell.is_empty()) sum += cell.squared_distance(here);
+            below = edge;
+        } else {
+            const Interval between = support.within(here, next);
+            if (!between.is_empty()) sum += between.integral(-here * next, here + next, -1);
+            below = next;
+        }
+        level += step(level);
+    }
+    return sum;
+}
+
+double SmallFloats::error_at(double x, Rounding rounding) const {
+    if (x >= largest) return (x - largest) * (x - largest);
+    const double size = step(x), position = x / size, fraction = position - std::floor(position);
+    const double squares = rounding == Rounding::nearest
+                               ? std::pow(position - std::rint(position), 2)
+                               : fraction * (1 - fraction);
+    return squares * size * size;
+}
+
+double SmallFloats::rounded(double x, Scaling scaling) const {
+    const double size = step(x), steps = x / size;
+    return std::min(largest,
+                    size * (scaling == Scaling::ceil ? std::ceil(steps) : std::rint(steps)));
+}
+
+// The mean squared error of a block of n values under `scale` whose largest magnitude is `most`.
+double block_error(const SmallFloats &element, double n, double most, double scale,
+                   Rounding rounding) {
+    const double own = element.error_at(most / scale, rounding) * scale * scale;
+    return (own + (n - 1) * element.error(most, scale, rounding) / Interval{0, most}.mass()) / n;
+}
+
+const SmallFloats &element_of(CodecId id) {
+    return id == CodecId::mxfp8e4m3 ? e4m3 : id == CodecId::mxfp6e2m3 ? e2m3 : e2m1;
+}
+
+// The mean over the quantiles of the largest of a block's magnitudes, and over the positions of the
+// variance between two powers of two.
+double mx_nmse(const Codec &codec) {
+    constexpr int nodes = 8, phases = 8;
+    const double n = codec.bucket;
+    const SmallFloats &element = element_of(codec.id);
+    double sum = 0;
+    for (int i = 0; i < nodes * phases; i++) {
+        const double most = quantile(root_complement((i / phases + 0.5) / nodes, n) / 2);
+        const double phase = std::exp2(static_cast<double>(i % phases) / phases);
+        const double exponent = codec.scaling == Scaling::ceil
+                                    ? std::ceil(std::log2(most * phase / element.largest))
+                                    : std::floor(std::log2(most * phase)) - element.highest;
+        const double scale = std::exp2(exponent) / phase;
+        sum += block_error(element, n, most, scale, codec.rounding);
+    }
+    return sum / (nodes * phases);
+}
+
+// The mean over the quantiles of the largest of a bucket's magnitudes, and over those of the
+// largest of each block below that magnitude; one block contains the largest itself.
+double nvfp4_nmse(const Codec &codec) {
+    constexpr int nodes = 6, block_nodes = 32;
+    constexpr double n = nvfp4_block_values;
+    const double values = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double tail = root_complement((i + 0.5) / nodes, values), most = quantile(tail / 2);
+        const double base = most / (e2m1.largest * e4m3.largest);
+        const auto error = [&](double largest) {
+            const double scale = e4m3.rounded(largest / (e2m1.largest * base), codec.scaling);
+            return block_error(e2m1, n, largest, scale * base, codec.rounding);
+        };
+        const double below = std::pow(1 - tail, n); // the share of blocks that lie below it
+        double others = 0;
+        for (int j = 0; j < block_nodes; j++)
+            others += error(quantile(root_complement(below * (j + 0.5) / block_nodes, n) / 2));
+        sum += (error(most) * n + others / block_nodes * (values - n)) / values;
+    }
+    return sum / nodes;
+}
+
+// The variance of half a Gaussian about its mean, reduced because the means of a bucket's own
+// values are nearer to the values: by one value's worth for each sign that occurs in the bucket.
+double onebit_nmse(const Codec &codec) {
+    const double n = codec.bucket, signs = 2 * (1 - std::exp2(-n));
+    return (1 - 2 / std::numbers::pi) * (1 - signs / n);
+}
+
+// The mean over the quantiles of the largest magnitude, which hardly affects the root mean square.
+// A value below the scale is decoded right on average, and one above becomes the scale. The square
+// of the decoded value is on average the scale times that.
+Loss terngrad_loss(const Codec &codec) {
+    constexpr int nodes = 64;
+    const double n = codec.bucket, clip = codec.clip / 1000.0;
+    double values = 0, correlation = 0, square = 0; // means of x^2, x y and y^2
+    for (int i = 0; i < nodes; i++) {
+        const double most = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        const double scale = std::min(most, clip), others = (n - 1) / Interval{0, most}.mass();
+        const Interval kept{0, scale}, clipped{scale, most};
+        const auto mean = [&](double own, double of_kept, double of_clipped) {
+            return (own + others * (of_kept + (clipped.is_empty() ? 0 : of_clipped))) / n;
+        };
+        values += mean(most * most, kept.integral(0, 0, 1), clipped.integral(0, 0, 1));
+        correlation += mean(most * scale, kept.integral(0, 0, 1), clipped.integral(0, scale, 0));
+        square += scale * mean(scale, kept.integral(0, 1, 0), clipped.integral(scale, 0, 0));
+    }
+    return {.shrink = 1 - correlation / values, .growth = square / values - 1};
+}
+
+// The square of the values that a large chunk drops.
+double topk_nmse(const Codec &codec) {
+    const double least = quantile(static_cast<double>(codec.share) / whole_share / 2);
+    return 2 * Interval{0, least}.integral(0, 0, 1);
+}
+
+int fraction_bits(DataType type) {
+    switch (type) {
+    case DataType::float16: return 10;
+    case DataType::bfloat16: return 7;
+    case DataType::float8e4m3: return 3;
+    case DataType::float8e5m2: return 2;
+    case DataType::float64: return 52;
+    default: return 23;
+    }
+}
+
+// Rounding to f fraction bits has a uniform error of up to half a quantum; the quantum is 2^-f of
+// the power of two below the value. Over a wide distribution the value is 2^k m with log m uniform,
+// and the mean of 1 / m^2 over [1, 2) is 3 / (8 ln 2).
+double cast_nmse(DataType wire, DataType type) {
+    if (fraction_bits(type) <= fraction_bits(wire)) return 0;
+    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * fraction_bits(wire)) / 12;
+}
+
+} // namespace
+
+double unit_nmse(const Codec &codec, DataType type) {
+    switch (codec.id) {
+    case CodecId::none: return 0;
+    case CodecId::fp16:
+    case CodecId::bf16:
+    case CodecId::fp8e4m3:
+    case CodecId::fp8e5m2: return cast_nmse(codec.plain_type(type), type);
+    case CodecId::integer: return block_nmse(codec);
+    case CodecId::minmax: return bucket_nmse(codec);
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4: return mx_nmse(codec);
+    case CodecId::nvfp4: return nvfp4_nmse(codec);
+    case CodecId::onebit: return onebit_nmse(codec);
+    case CodecId::terngrad: return terngrad_loss(codec).nmse();
+    case CodecId::topk: return topk_nmse(codec);
+    }
+    return 0;
+}
+
+Loss Loss::followed_by(const Loss &next) const {
+    return {.shrink = shrink + next.shrink - shrink * next.shrink,
+            .growth = growth + next.growth + growth * next.growth};
+}
+
+Loss loss_of(const Codec &codec, DataType type, double encodes, double summands) {
+    if (encodes == 0) return {};
+    if (codec.id == CodecId::terngrad)
+        return repeated(codec, terngrad_loss(codec), encodes, summands);
+    return repeated(codec, {0, unit_nmse(codec, type)}, encodes, summands);
+}
+
+Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands) {
+    if (encodes == 0) return {};
+    if (codec.id == CodecId::terngrad) {
+        const double square = 1 + once.growth; // the largest value times the mean magnitude: an
+                                               // upper bound for sums
+        return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
+                .growth = std::min(std::pow(square, encodes), square * summands) - 1};
+    }
+    const double nu = once.nmse();
+    if (codec.id != CodecId::topk && codec.id != CodecId::onebit) return {0, nu * encodes};
+    const double lost = 1 - std::pow(1 - nu, encodes);
+    return {.shrink = lost, .growth = -lost};
+}
+
+// ---- Bounds
+
+namespace {
+
+// A ring of 64 ranks encodes a value 32.5 times on average.
+constexpr double encodes_of_64 = 32.5, encodes_of_16 = 8.5, encodes_of_8 = 4.5;
+
+constexpr BoundedCodec integers(uint8_t bits, uint32_t block, double nmse,
+                                double most_encodes = encodes_of_64) {
+    return {{.id = CodecId::integer, .bits = bits, .bucket = block}, nmse, most_encodes};
+}
+
+constexpr BoundedCodec table[] = {
+    integers(2, 32, 0.21),
+    integers(2, 16, 0.147, encodes_of_16),
+    integers(3, 32, 0.08),
+    integers(3, 16, 0.05),
+    integers(4, 32, 0.0285),
+    {{.id = CodecId::nvfp4, .bits = 4, .bucket = 1024, .scaling = Scaling::ocp},
+     0.0115,
+     encodes_of_16},
+    integers(4, 16, 0.0157),
+    integers(5, 32, 0.0084),
+    integers(5, 16, 0.0043),
+    integers(6, 32, 0.0029),
+    integers(6, 16, 0.00143),
+    {{.id = CodecId::minmax, .bits = 7, .bucket = 64}, 0.00078, encodes_of_8},
+    integers(8, 32, 0.00018),
+    integers(8, 16, 0.00009, encodes_of_16),
+    integers(8, 8, 0.000047, encodes_of_16),
+    integers(10, 32, 0.0000112),
+    integers(10, 16, 0.0000056, encodes_of_16),
+    integers(10, 8, 0.0000029, encodes_of_16),
+    integers(12, 32, 0.0000007, encodes_of_16),
+    integers(12, 16, 0.00000035, encodes_of_16),
+    integers(12, 8, 0.00000019, encodes_of_16),
+    {{.id = CodecId::bf16}, 0.0000045, encodes_of_8},
+};
+
+} // namespace
+
+std::span<const BoundedCodec> bounded_codecs() { return table; }
+
+const BoundedCodec *bound_of(const Codec &codec) {
+    const auto *const found = std::ranges::find(table, codec, &BoundedCodec::codec);
+    return found == std::end(table) ? nullptr : found;
+}
+
+double bits_per_value(const Codec &codec, DataType type) {
+    constexpr uint64_t sample = uint64_t{1} << 20;
+    return static_cast<double>(payload_layout(codec, type, sample).bytes) * 8 / sample;
+}
+
+} // namespace qccl

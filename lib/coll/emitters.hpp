@@ -1,0 +1,141 @@
+// The functions that the table of algorithms (algorithm.cpp) names: for each algorithm those that
+// write a rank's schedule of a collective, and its order of summation, rounds and noise. Each
+// algorithm has a .cpp of its own, whose opening comment describes it; hierarchy composes the
+// phases of the others. Pure; any thread may call.
+#pragma once
+
+#include "base/types.hpp"
+#include "coll/algorithm.hpp"
+#include "coll/groups.hpp"
+#include "schedule/schedule.hpp"
+
+#include <string_view>
+#include <vector>
+
+namespace qccl {
+
+// ---- Direct (direct.cpp)
+
+// Its collect phase accepts inputs only: a partial sum cannot be added in the middle of a sum.
+extern const Phases direct_phases;
+// Its collect phase accepts partial sums: the owner's own part comes first, then those of the other
+// members in the group's order.
+extern const Phases star_phases;
+
+Schedule all_reduce_direct(const Team &team);
+Schedule reduce_scatter_direct(const Team &team);
+Schedule all_gather_direct(const Team &team);
+Schedule broadcast_direct(const Team &team);
+
+// Every member sends each other member its input of the chunks that the other one owns.
+void scatter_inputs(Schedule &schedule, const Group &group);
+// Adds all members' contributions to the chunk in the group's order: this rank's own input, and
+// what each other member sends now, which is received into wire slots. Returns the slot of the sum.
+Slot receive_and_sum(Schedule &schedule, const Group &group, uint32_t chunk, OwnInput own);
+
+uint32_t rounds_direct(Collective collective, uint32_t ranks);
+double noise_direct(Collective collective, uint32_t ranks);
+
+// ---- Oneshot (oneshot.cpp)
+
+Schedule all_reduce_oneshot(const Team &team);
+Schedule reduce_scatter_oneshot(const Team &team);
+Schedule broadcast_oneshot(const Team &team);
+// An all-reduce of no values: no rank has the result before all ranks have called.
+Schedule barrier_oneshot(const Team &team);
+
+uint32_t rounds_oneshot(Collective collective, uint32_t ranks);
+double noise_oneshot(Collective collective, uint32_t ranks);
+
+// ---- Ring (ring.cpp)
+
+extern const Phases ring_phases;
+
+// Which rings of the topology are used.
+inline constexpr std::string_view ring_words[] = {"first", "all"};
+
+Schedule all_reduce_ring(const Team &team, const Choices &choices);
+Schedule reduce_scatter_ring(const Team &team, const Choices &choices);
+Schedule all_gather_ring(const Team &team, const Choices &choices);
+Schedule broadcast_ring(const Team &team, const Choices &choices);
+
+// Returns the order of the sum: from the position where the chunk starts to the one where it ends.
+SumOrder order_ring(Collective collective, const Team &team, const Choices &choices,
+                    uint32_t chunk);
+uint32_t rounds_ring(Collective collective, uint32_t ranks);
+// The rounds between hosts, averaged over the paths of the chunks and rounded up.
+uint32_t outer_rounds_ring(Collective collective, const Team &team);
+double noise_ring(Collective collective, uint32_t ranks);
+
+// ---- Recursive halving (halving.cpp)
+
+extern const Phases halving_phases;
+
+Schedule all_reduce_halving(const Team &team);
+Schedule reduce_scatter_halving(const Team &team);
+Schedule all_gather_halving(const Team &team);
+
+SumOrder by_halving(Collective collective, uint32_t ranks, uint32_t chunk);
+uint32_t rounds_halving(Collective collective, uint32_t ranks);
+double noise_halving(Collective collective, uint32_t ranks);
+
+// ---- Recursive doubling (doubling.cpp)
+
+Schedule all_reduce_doubling(const Team &team);
+// An all-reduce of no values: no rank has its result before all ranks have called.
+Schedule barrier_doubling(const Team &team);
+
+SumOrder by_doubling(Collective collective, const Team &team, uint32_t chunk);
+uint32_t rounds_doubling(Collective collective, uint32_t ranks);
+double noise_doubling(Collective collective, uint32_t ranks);
+
+// ---- Tree (tree.cpp)
+
+// binomial: one tree for all of the data, whose ranks have up to log2(P) children. double: two
+// trees for half of the data each, whose ranks have at most two children; an inner rank of one tree
+// is a leaf of the other.
+inline constexpr std::string_view tree_shapes[] = {"binomial", "double"};
+
+// Within a group each chunk has its own binomial tree, whose root is the chunk's owner.
+extern const Phases tree_phases;
+
+Schedule all_reduce_tree(const Team &team, const Choices &choices);
+Schedule broadcast_tree(const Team &team, const Choices &choices);
+
+// Returns, by rank, the rank that it sends its sums to in the tree of one chunk; the root is its
+// own parent.
+std::vector<uint32_t> tree_parents(const Team &team, const Choices &choices, uint32_t chunk);
+
+SumOrder by_tree(Collective collective, const Team &team, const Choices &choices, uint32_t chunk);
+uint32_t rounds_tree(Collective collective, const Team &team, const Choices &choices);
+uint32_t outer_rounds_tree(Collective collective, const Team &team, const Choices &choices);
+double noise_tree(Collective collective, const Team &team, const Choices &choices);
+
+// ---- Hierarchy (hierarchy.cpp)
+
+// The phases within the nearest groups; levels that sum partial sums use those of `outer`.
+inline constexpr std::string_view inner_words[] = {"direct", "ring", "halving", "tree"};
+inline constexpr std::string_view outer_words[] = {"ring", "halving", "direct", "tree"};
+// The leaders, which forward between groups: every rank of a group a share of the data (as many
+// shares as the smallest group has ranks), or one rank for all of the data.
+inline constexpr std::string_view share_words[] = {"every", "leader"};
+// The codec of partial sums below the outermost tier, if the call's codec is lossy. Results travel
+// with the call's codec everywhere.
+inline constexpr std::string_view inner_codec_words[] = {
+    "none",      "fp16",      "bf16",  "fp8e4m3", "fp8e5m2", "int12",    "int10",
+    "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
+    "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
+
+Schedule all_reduce_hierarchy(const Team &team, const Choices &choices);
+Schedule reduce_scatter_hierarchy(const Team &team, const Choices &choices);
+Schedule all_gather_hierarchy(const Team &team, const Choices &choices);
+Schedule broadcast_hierarchy(const Team &team, const Choices &choices);
+
+SumOrder by_hierarchy(Collective collective, const Team &team, const Choices &choices,
+                      uint32_t chunk);
+uint32_t rounds_hierarchy(Collective collective, const Team &team, const Choices &choices);
+uint32_t outer_rounds_hierarchy(Collective collective, const Team &team, const Choices &choices);
+double noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
+double inner_noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
+
+} // namespace qccl

@@ -1,0 +1,264 @@
+// Plans and compiles the programs of a communicator, and drops the least recently used one.
+// Implements guards: samples calls, estimates the error of their codec, and switches later calls to
+// lossless and back.
+#include "comm/call_programs.hpp"
+
+#include "base/text.hpp"
+#include "codec/chunk.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace qccl {
+
+// ---- Programs by shape
+
+// Shapes of calls that are kept. Beyond that number the least recently used one is dropped.
+static constexpr size_t most_programs = 256;
+
+size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
+    const Codec &codec = key.codec;
+    const uint64_t words[] = {
+        static_cast<uint64_t>(key.collective),
+        static_cast<uint64_t>(key.type),
+        static_cast<uint64_t>(key.op),
+        uint64_t{key.root},
+        key.count,
+        uint64_t{codec.bucket},
+        codec.seed,
+        uint64_t{codec.bits},
+        std::bit_cast<uint64_t>(codec.budget.nmse),
+        uint64_t{codec.budget.bits},
+        std::bit_cast<uint64_t>(codec.guard),
+        key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
+        static_cast<uint64_t>(codec.id),
+        reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
+    uint64_t hash = 0;
+    for (const uint64_t word : words) {
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+Result<ProgramRef> ProgramCache::get(const ProgramKey &key) {
+    uses_++;
+    if (const auto found = held_.find(key); found != held_.end()) {
+        found->second.last_used = uses_;
+        return found->second.program;
+    }
+    QCCL_TRY(ProgramRef program, make(key));
+    if (held_.size() >= most_programs) forget_oldest();
+    held_.emplace(key, Held{program, uses_});
+    return program;
+}
+
+Problem ProgramCache::problem_of(const ProgramKey &key) const {
+    return {.collective = key.collective,
+            .count = key.count,
+            .ranks = team_.size,
+            .root = key.root,
+            .type = key.type,
+            .codec = key.codec,
+            .places = planned_places(team_.places, inputs_)};
+}
+
+Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
+    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.algorithm));
+    const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
+    QCCL_TRY(Program program, is_guarded
+                                  ? compile_guarded(key, plan)
+                                  : compile_plan(key, plan, chunking_with(key.pieces, cut_)));
+    program.notice = plan.notice;
+    return std::make_shared<const Program>(std::move(program));
+}
+
+// Guarded calls use no eager slots: ranks learn of errors from headers, which eager slots do not
+// carry.
+Result<Program> ProgramCache::compile_guarded(const ProgramKey &key, const Plan &plan) const {
+    Chunking cut = chunking_with(key.pieces, cut_);
+    cut.eager_slot_bytes = 0;
+    ProgramKey without = key;
+    without.codec = {};
+    QCCL_TRY(const Plan lossless, choose(problem_of(without), inputs_, key.algorithm));
+    CallGuard guard{.budget = key.codec.guard, .counts = encode_counts(plan), .lossless = nullptr};
+    QCCL_TRY(Program fallback, compile_plan(key, lossless, cut));
+    guard.lossless = std::make_shared<const Program>(std::move(fallback));
+    QCCL_TRY(Program program, compile_plan(key, plan, cut));
+    program.guard = std::make_shared<const CallGuard>(std::move(guard));
+    return program;
+}
+
+Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &plan,
+                                           Chunking cut) const {
+    QCCL_TRY(check_codec(plan.inner_codec, key.collective, key.type, key.op));
+    Team team = team_;
+    team.root = key.root;
+    QCCL_TRY(const Schedule schedule,
+             emit(plan.algorithm, key.collective, problem_of(key).team(team_.rank)));
+    if (!plan.algorithm.fits_exchanges(key.collective, cut.eager_exchanges))
+        cut.eager_slot_bytes = 0;
+    const Work work{.collective = key.collective,
+                    .type = key.type,
+                    .op = key.op,
+                    .codec = plan.codec,
+                    .inner_codec = plan.inner_codec,
+                    .count = key.count,
+                    .team = team,
+                    .algorithm = spec(plan.algorithm)};
+    QCCL_TRY(Program program, compile(schedule, work, cut));
+    program.asked_codec = spec(key.codec);
+    program.asked_algorithm = key.algorithm ? spec(key.algorithm) : "auto";
+    program.asked_hash = hash_text(program.asked_codec + " " + program.asked_algorithm);
+    return program;
+}
+
+void ProgramCache::forget_oldest() {
+    held_.erase(std::min_element(held_.begin(), held_.end(), [](const auto &a, const auto &b) {
+        return a.second.last_used < b.second.last_used;
+    }));
+}
+
+// ---- Guards of lossy calls
+
+// One of so many values of a call is sampled. This takes a fiftieth of the time that a call in
+// shared memory takes.
+static constexpr uint64_t sample_divisor = 256;
+
+static uint64_t unit_of(const EncodeCounts &counts) {
+    const auto block = [](const Codec &codec) { return std::max<uint64_t>(codec.bucket, 1); };
+    return std::lcm(block(counts.codec), block(counts.inner_codec));
+}
+
+static bool sums(const Work &work) { return reduces(work.collective) && adds(work.op); }
+
+CallGuards::Entry &CallGuards::entry_of(const Program &program, const Call &call) {
+    uses_++;
+    const Key key{program.fingerprint, call.tag, program.guard->budget};
+    auto found = entries_.find(key);
+    if (found == entries_.end()) {
+        if (entries_.size() == most_entries)
+            entries_.erase(std::ranges::min_element(
+                entries_, {}, [](const auto &each) { return each.second.last_used; }));
+        found = entries_.try_emplace(key).first;
+        const Work &work = program.work;
+        found->second.shape = {work.collective, work.type, work.op, work.team.root, work.count};
+        found->second.codec = program.asked_codec;
+    }
+    found->second.last_used = uses_;
+    return found->second;
+}
+
+Result<CallGuards::Use> CallGuards::begin(const Program &program, const Call &call) {
+    const Work &work = program.work;
+    Use use{.asked = &program,
+            .values = vector_count(work.collective, work.count, work.team.size),
+            .unit = unit_of(program.guard->counts)};
+    const SampleSize size = SampleSize::of(use.values, use.unit, sample_divisor);
+    {
+        const std::lock_guard guard(mutex_);
+        use.entry = &entry_of(program, call);
+    }
+    const bool is_lossless = use.entry->state.is_lossless();
+    use.program = is_lossless ? program.guard->lossless.get() : &program;
+    use.is_sampled = use.entry->turns.next(use.values, size, sample_divisor);
+    if (use.is_sampled) QCCL_TRY(look_at_input(use, call, size));
+    return use;
+}
+
+Done CallGuards::look_at_input(Use &use, const Call &call, const SampleSize &size) {
+    const Work &work = use.asked->work;
+    QCCL_TRY(
+        sampler_.read(contribution_of(work, call.send), work.type, size, use.entry->turns.taken()));
+    const EncodeCounts &counts = use.asked->guard->counts;
+    use.entry->input = sampler_.measure(counts.codec);
+    use.entry->inner_input = sampler_.measure(counts.inner_codec);
+    use.word = nmse_word(estimate(use));
+    return {};
+}
+
+// Samples of the result count from the next sampled call on.
+Done CallGuards::look_at_result(Use &use, const Call &call, const SampleSize &size) {
+    const Work &work = use.asked->work;
+    if (!reduces(work.collective)) return {};
+    QCCL_TRY(sampler_.read(result_of(work, call.recv), work.type, size, use.entry->turns.taken()));
+    const EncodeCounts &counts = use.asked->guard->counts;
+    Entry &entry = *use.entry;
+    const SampledLoss result = sampler_.measure(counts.codec);
+    entry.result = result.loss();
+    entry.inner_result = sampler_.measure(counts.inner_codec).loss();
+    const double ranks = work.op == RedOp::avg ? work.team.size : 1;
+    if (sums(work))
+        entry.cancellation =
+            cancellation_of(entry.input.square, result.square * ranks * ranks, work.team.size);
+    return {};
+}
+
+double CallGuards::estimate(const Use &use) {
+    const Entry &entry = *use.entry;
+    return estimated_nmse(use.asked->guard->counts,
+                          {.loss = greater(entry.input.loss(), entry.result),
+                           .inner_loss = greater(entry.inner_input.loss(), entry.inner_result),
+                           .cancellation = entry.cancellation});
+}
+
+Done CallGuards::end(Use &use, const Call &call, const Log *log) {
+    if (use.program != use.asked) lossless_calls_.fetch_add(1, std::memory_order_relaxed);
+    if (!use.is_sampled) return {};
+    QCCL_TRY(look_at_result(use, call, SampleSize::of(use.values, use.unit, sample_divisor)));
+    GuardState::Change change;
+    {
+        const std::lock_guard guard(mutex_);
+        change = use.entry->state.note(nmse_of(use.word), use.asked->guard->budget);
+    }
+    if (log && change != GuardState::Change::none) tell(use, call, change, *log);
+    return {};
+}
+
+void CallGuards::tell(const Use &use, const Call &call, GuardState::Change change, const Log &log) {
+    Entry &entry = *use.entry;
+    const Work &work = use.asked->work;
+    char what[160];
+    std::snprintf(what, sizeof what, "codec %.60s: %s of %" PRIu64 " %s with tag %" PRIu64,
+                  entry.codec.c_str(), name(work.collective), work.count, name(work.type),
+                  call.tag);
+    if (change == GuardState::Change::returns)
+        return log.info("%s is encoded again after call %" PRIu64
+                        ": samples keep the guard's budget",
+                        what, call.number);
+    char why[200];
+    std::snprintf(why, sizeof why,
+                  "goes lossless after call %" PRIu64 ", whose samples tell of an NMSE of %.3g on "
+                  "%u ranks, until %u in a row keep half of the guard's budget",
+                  call.number, entry.state.latest(), work.team.size,
+                  entry.state.samples_to_return());
+    const bool is_new = !std::exchange(entry.has_warned, true);
+    if (is_new && warnings_ < most_warnings) {
+        warnings_++;
+        log.warn("%s %s", what, why);
+    } else {
+        log.info("%s %s", what, why);
+    }
+}
+
+std::string CallGuards::describe(const GuardedShape &shape) const {
+    const std::lock_guard guard(mutex_);
+    std::string text;
+    for (const auto &[key, entry] : entries_) {
+        if (entry.shape != shape) continue;
+        char line[200];
+        std::snprintf(
+            line, sizeof line, "guard: codec %.60s with tag %" PRIu64 " %s, latest NMSE %.3g\n",
+            entry.codec.c_str(), key.tag,
+            entry.state.is_lossless() ? "goes lossless" : "is encoded", entry.state.latest());
+        text += line;
+    }
+    return text;
+}
+
+} // namespace qccl

@@ -1,0 +1,389 @@
+// Implements Comm: runs calls in order on the calling thread, on host streams and on GPU streams,
+// and records failures. Words the sentence of a communicator's failure.
+#include "comm/comm.hpp"
+
+#include "base/types.hpp"
+#include "comm/boundary.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include <unistd.h>
+
+namespace qccl {
+
+// ---- Errors
+
+Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
+    const bool is_own = error.rank == Error::no_rank;
+    const bool has_call = call.collective != CallRecord::no_collective;
+    const char *const what = has_call ? name(static_cast<Collective>(call.collective)) : "";
+    char who[24] = "", number[32] = "";
+    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
+    if (call.number != 0) std::snprintf(number, sizeof number, ", call %" PRIu64, call.number);
+    Error worded = Error::make(error.code, "%s%s%s%s%.180s", who, what, number,
+                               has_call ? ": " : "", error.text);
+    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
+}
+
+// ---- The communicator
+
+static CallRecord record_of(const Program &program, const Call &call) {
+    return {static_cast<int32_t>(program.descriptor.collective), call.number, call.tag};
+}
+
+static EngineOptions options_of(const CommParts &parts) {
+    EngineOptions options;
+    if (parts.trace) options.tracer = &parts.trace->tracer();
+    if (const GpuStaging *const share = parts.gpu_staging.get()) {
+        options.device_outbox = share->outbox();
+        options.device_eager_slots = share->lines();
+    }
+    return options;
+}
+
+Comm::Comm(CommParts parts)
+    : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
+                                      .rank = parts_.transport->rank(),
+                                      .places = parts_.places.get()},
+      program_cache_(team_, parts_.cut, parts_.inputs),
+      engine_(*parts_.transport, parts_.device, options_of(parts_)), guards_(parts_.device),
+      registrations_(*parts_.transport, *parts_.log),
+      is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)) {}
+
+// Peers may still read this rank's device memory, so the destructor does not free it at once. After
+// a failure there is no acknowledgement, and the destructor waits this long.
+static constexpr std::chrono::milliseconds grace_after_failure{50};
+
+Comm::~Comm() {
+    queue_.reset();
+    if (!engine_.await_readers()) std::this_thread::sleep_for(grace_after_failure);
+    parts_.transport->leave();
+    if (parts_.trace) parts_.trace->end(*parts_.log);
+}
+
+Done Comm::start_queue(const Settings &settings) {
+    QCCL_TRY(engine_.open_gpu());
+    QCCL_TRY(guards_.open_gpu());
+    const bool has_core = parts_.transport->ranks_per_core() <= 1;
+    const GpuStreamQueue::Options options{
+        .cpu = settings.progress_cpu,
+        .spin = settings.spin.value_or(has_core ? ArrivalNaps::usual_spin : ArrivalNaps::Time{})};
+    QCCL_TRY(queue_, GpuStreamQueue::create(parts_.device.gpu, options, [this] {
+                 return failure().has_value() || is_closed();
+             }));
+    return {};
+}
+
+Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
+    if (errors_.has_failed()) {
+        parts_.transport->ignore_failure();
+        return errors_.failure()->error;
+    }
+    if (queue_) return run_on_gpu(program, request, stream.gpu);
+    const bool is_first = sequencer_.is_idle();
+    if (!is_first && sequencer_.is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a collective on a communicator from inside one of its own (in an idle "
+                           "or log function)");
+
+    Call call{.send = request.send,
+              .recv = request.recv,
+              .number = sequencer_.issue(),
+              .noise_seed = request.noise_seed,
+              .tag = request.tag,
+              .timeout = request.timeout};
+    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
+    if (stream.host) {
+        call.queued = queued_now();
+        return enqueue(program, call, *stream.host);
+    }
+    if (!is_first) return take_turn(*program, call, false);
+    sequencer_.skip_to(call.number);
+    return execute(*program, call);
+}
+
+Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size_t bytes,
+                              std::chrono::nanoseconds timeout) {
+    ProgramKey key;
+    key.collective = Collective::all_gather;
+    key.type = DataType::uint8;
+    key.count = bytes;
+    QCCL_TRY(const ProgramRef usual, program(key));
+    const auto own = std::make_shared<Program>(*usual);
+    // The descriptor names the library's own call, so that no call of the caller matches it.
+    own->descriptor.collective = call;
+    own->fingerprint = own->descriptor.hash();
+    if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
+    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, {}));
+    return sequencer_.issued();
+}
+
+// The GPU reaches neither `mine` nor `all`, so the call uses pinned memory.
+Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, void *all,
+                                     size_t bytes, std::chrono::nanoseconds timeout) {
+    const size_t all_bytes = bytes * size();
+    QCCL_TRY(const PinnedMemory send, PinnedMemory::create(parts_.device.gpu, bytes));
+    QCCL_TRY(const PinnedMemory recv, PinnedMemory::create(parts_.device.gpu, all_bytes));
+    std::memcpy(send.data(), mine, bytes);
+    queue_->await_all();
+    QCCL_TRY(
+        const uint64_t call,
+        take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout}, 0));
+    std::memcpy(all, recv.data(), all_bytes);
+    return call;
+}
+
+// Calls get their numbers when they run, because a graph may replay a call at any time.
+Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
+                      const std::optional<GpuStream> &stream) {
+    if (is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a collective on a communicator from inside one of its own (in an idle "
+                           "or log function)");
+    if (stream) {
+        check_priority(*stream);
+        Request queued = request;
+        queued.queued = queued_now();
+        return queue_->enqueue(*stream,
+                               [this, program, queued](const Done &arrived, uint64_t captured) {
+                                   run_arrived(*program, queued, arrived, captured);
+                               });
+    }
+    queue_->await_all();
+    return outcome(take_next_turn(*program, request, 0));
+}
+
+// In the middle of the call, the caller's stream waits for streams of the library. If the GPU
+// serves both from one queue, the library's streams stand behind the caller's stream, and the call
+// waits for itself.
+void Comm::check_priority(GpuStream stream) {
+    if (has_told_priority_) return;
+    const auto is_greatest = parts_.device.gpu->has_greatest_priority(stream);
+    if (!is_greatest || !*is_greatest) return; // an invalid stream is refused elsewhere
+    has_told_priority_ = true;
+    parts_.log->warn(
+        "a stream of %s has the greatest priority, which QCCL's own streams have: where "
+        "the GPU serves both from one queue, the call never ends. Create it with a "
+        "lower priority",
+        parts_.device.name());
+}
+
+Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
+                                      uint64_t captured) {
+    const auto number = sequencer_.await_next();
+    if (!number) return ended();
+    const Call call{.send = request.send,
+                    .recv = request.recv,
+                    .number = *number,
+                    .captured = parts_.captures_alike ? captured : 0,
+                    .noise_seed = request.noise_seed,
+                    .tag = request.tag,
+                    .queued = captured == 0 ? request.queued : 0, // a replay has no such time
+                    .timeout = request.timeout};
+    const Done done = exception_boundary([&]() -> Done {
+        if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
+        return execute(program, call);
+    });
+    sequencer_.finish(*number, false);
+    QCCL_TRY(done);
+    return *number;
+}
+
+void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,
+                       uint64_t captured) {
+    (void)exception_boundary([&]() -> Done {
+        // After a failure no call is made, so that the stream proceeds even while a thread holds
+        // the turns.
+        const auto failure = this->failure();
+        if (arrived && !failure) return outcome(take_next_turn(program, request, captured));
+        return failed(failure ? failure->error : arrived.error(),
+                      {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
+    });
+}
+
+Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
+    sequencer_.enqueued();
+    const Done enqueued = exception_boundary([&]() -> Done {
+        stream.enqueue({.run = [self = shared_from_this(), program,
+                                call] { return self->take_turn(*program, call, true); },
+                        .told = errors_.told_flag()});
+        return {};
+    });
+    if (enqueued) return {};
+    // The call has its number and cannot run. The other ranks would wait for it, so it fails the
+    // communicator.
+    const Error error = failed(enqueued.error(), record_of(*program, call));
+    sequencer_.forgo();
+    return error;
+}
+
+Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued) {
+    if (!sequencer_.await(call.number)) return ended();
+    const Done done = execute(program, call);
+    sequencer_.finish(call.number, was_enqueued);
+    return done;
+}
+
+Error Comm::ended() const {
+    if (const auto failure = this->failure()) return failure->error;
+    return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
+}
+
+Done Comm::execute(const Program &program, const Call &call) {
+    const bool is_guarded = program.guard != nullptr;
+    if (is_watched_ && !is_guarded) tell(program, call);
+    const Done done = exception_boundary([&]() -> Done {
+        if (!parts_.inject.empty()) inject(call.number);
+        if (audit_ || is_guarded) [[unlikely]]
+            return run_audited(program, call);
+        return engine_.run(program, call);
+    });
+    if (!done) return failed(done.error(), record_of(program, call));
+    return {};
+}
+
+Done Comm::run_audited(const Program &program, const Call &call) {
+    if (audit_) audit_->before(program, call);
+    QCCL_TRY(program.guard ? run_guarded(program, call) : engine_.run(program, call));
+    if (audit_) audit_->after(program, call);
+    return {};
+}
+
+Done Comm::run_guarded(const Program &program, const Call &call) {
+    QCCL_TRY(CallGuards::Use use, guards_.begin(program, call));
+    Call guarded = call;
+    guarded.sampled_nmse = &use.word;
+    if (is_watched_) tell(*use.program, guarded);
+    QCCL_TRY(engine_.run(*use.program, guarded));
+    return guards_.end(use, guarded, team_.rank == 0 ? parts_.log.get() : nullptr);
+}
+
+Error Comm::abandon(Collective collective, const Error &error) {
+    return failed(error, {static_cast<int32_t>(collective), 0, 0});
+}
+
+Error Comm::failed(const Error &error, const CallRecord &call) {
+    // A failure that another rank or thread found earlier takes precedence.
+    if (!parts_.transport->failure()) fail(located(error, call, team_.rank));
+    const bool is_first = !errors_.has_failed();
+    errors_.fail(*parts_.transport->failure(), call);
+    const RecordedError first = *errors_.failure();
+    if (!is_first) return first.error;
+    // All ranks learn of the failure; one of them warns.
+    const char *const who =
+        parts_.comm_config.name.empty() ? "the communicator" : parts_.comm_config.name.c_str();
+    if (parts_.transport->claim_report())
+        parts_.log->warn("%s has failed: %s", who, first.error.text);
+    else
+        parts_.log->info("%s has failed: %s", who, first.error.text);
+    return first.error;
+}
+
+void Comm::tell(const Program &program, const Call &call) const {
+    if (parts_.trace) parts_.trace->tell(*parts_.log);
+    if (!parts_.log->wants(LogLevel::trace)) return;
+    const Work &work = program.work;
+    const bool is_barrier = work.collective == Collective::barrier;
+    parts_.log->trace(
+        "%s%scall %" PRIu64 ": %s, count %" PRIu64 ", type %s, op %s, codec %s, algorithm %s, "
+        "tag %" PRIu64,
+        parts_.comm_config.name.c_str(), parts_.comm_config.name.empty() ? "" : ": ", call.number,
+        name(program.descriptor.collective), work.count, is_barrier ? "none" : name(work.type),
+        reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
+        work.algorithm.c_str(), call.tag);
+}
+
+void Comm::inject(uint64_t call) {
+    for (const InjectRule &rule : parts_.inject) {
+        if (!rule.hits(team_.rank, call)) continue;
+        parts_.log->info("QCCL_INJECT: \"%s\" hits rank %" PRIu32 " before its call %" PRIu64,
+                         rule.text.c_str(), team_.rank, call);
+        if (rule.fault == Fault::kill) kill(getpid(), SIGKILL);
+        if (rule.fault == Fault::delay) std::this_thread::sleep_for(rule.delay);
+        if (rule.fault == Fault::revoke)
+            fail(Error::make(Code::revoked, "rank %u revoked the communicator (QCCL_INJECT)",
+                             team_.rank)
+                     .at_rank(team_.rank));
+    }
+}
+
+Result<CallSequencer::Hold> Comm::hold_calls() {
+    if (sequencer_.is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a communicator cannot wait for the call that this thread is in (in an "
+                           "idle or log function)");
+    sequencer_.await_all();
+    if (queue_) queue_->await_all();
+    CallSequencer::Hold hold(sequencer_);
+    if (!hold) return failed(ended(), {});
+    return Result<CallSequencer::Hold>(std::move(hold));
+}
+
+Done Comm::confirm_calls() {
+    if (errors_.has_failed()) return errors_.failure()->error;
+    const Done confirmed =
+        exception_boundary([this] { return parts_.transport->confirm_calls(parts_.timeout); });
+    if (!confirmed) return failed(confirmed.error(), {});
+    return {};
+}
+
+Done Comm::finalize() {
+    QCCL_TRY(const CallSequencer::Hold hold, hold_calls());
+    return confirm_calls();
+}
+
+Done Comm::conclude() {
+    const auto hold = hold_calls(); // an error if another thread has closed the communicator
+    const auto failure = parts_.transport->failure();
+    // After a failure nothing is compared, unless it is a mismatch that the caller has not been
+    // told.
+    const bool is_over = failure && (failure->code != Code::mismatch || errors_.is_told());
+    const Done confirmed = is_over ? Done() : hold ? confirm_calls() : Done(hold.error());
+    sequencer_.close();
+    // A revocation at this point counts as one that came earlier.
+    if (!confirmed && confirmed.error().code == Code::revoked) return {};
+    return confirmed;
+}
+
+std::optional<RecordedError> Comm::failure() const {
+    if (const auto failure = errors_.failure()) return failure;
+    if (const auto failure = parts_.transport->failure()) return RecordedError{*failure, {}};
+    return std::nullopt;
+}
+
+void Comm::tell(const CodecChoice &choice) {
+    if (!speaks() || !choice.passed_over) return;
+    if (const std::string text = choice.notice(); is_new(text))
+        parts_.log->info("%s", text.c_str());
+}
+
+void Comm::tell(const Codec &asked, const Program &program) {
+    const Codec &codec = program.work.codec;
+    if (!program.notice.empty() && team_.rank == 0 && is_new(spec(asked)))
+        parts_.log->warn("codec %s: %s; such calls go lossless", spec(asked).c_str(),
+                         program.notice.c_str());
+    if (codec.is_lossless() || has_told_lossy_ || !speaks()) return;
+    has_told_lossy_ = true;
+    parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
+}
+
+void Comm::tell_unused_rules() {
+    for (const std::string &sentence : RuleUse::leave(std::move(rule_use_)))
+        parts_.log->warn("%s", sentence.c_str());
+}
+
+bool Comm::is_new(const std::string &text) {
+    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return false;
+    told_.push_back(text);
+    return true;
+}
+
+// Rank 0 logs a choice for all ranks, because ranks that choose differently fail.
+bool Comm::speaks() const { return team_.rank == 0 && parts_.log->wants(LogLevel::info); }
+
+} // namespace qccl

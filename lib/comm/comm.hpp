@@ -1,0 +1,294 @@
+// A communicator: one rank's engine, and the order, the settings and the errors of its calls. The C
+// functions use it after they have checked their arguments. Comments in the class Comm say from
+// which threads its functions may be called; run, gather, hold_calls, finalize and conclude wait
+// for other ranks or for streams.
+// CommErrors holds the errors of one communicator: the last error, for functions that report it,
+// and the failure that ended the communicator. Any thread may call it at any time.
+#pragma once
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "base/settings.hpp"
+#include "comm/call_order.hpp"
+#include "comm/call_programs.hpp"
+#include "comm/call_reports.hpp"
+#include "comm/comm_config.hpp"
+#include "comm/comm_memory.hpp"
+#include "comm/implementations.hpp"
+#include "comm/streams.hpp"
+#include "device/device.hpp"
+#include "engine/run/engine.hpp"
+#include "transport/transport.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace qccl {
+
+// ---- Errors
+
+// The call that an error came from.
+struct CallRecord {
+    static constexpr int32_t no_collective = -1;
+
+    int32_t collective = no_collective;
+    uint64_t number = 0; // 0: the call was refused before it had a number
+    uint64_t tag = 0;
+};
+
+// Returns the error as all ranks see it: with the call, if it came from one, and with this rank if
+// it names no rank.
+Error located(const Error &error, const CallRecord &call, uint32_t own_rank);
+
+struct RecordedError {
+    Error error;
+    CallRecord call;
+};
+
+class CommErrors {
+public:
+    // Records an error that the caller got: the failure once more, or a refusal, which has no call.
+    // `had_failed`: the transport had a failure by then.
+    void note(const Error &error, bool had_failed) {
+        const std::lock_guard lock(mutex_);
+        const bool is_failure = failure_ && is_same(failure_->error, error);
+        if (is_failure) note_told();
+        last_ = is_failure ? *failure_ : RecordedError{error, {}};
+        last_follows_failure_ = had_failed;
+        has_refusal_.store(!is_failure, std::memory_order_relaxed);
+    }
+    // Records that the caller knows of the failure. A stream's thread that finds the failure does
+    // not tell the caller; the stream or another call does so when it returns the failure.
+    void note_told() { is_told_->store(true, std::memory_order_relaxed); }
+    bool is_told() const { return is_told_->load(std::memory_order_relaxed); }
+    // For a stream that may return the failure, perhaps after the communicator's end.
+    const std::shared_ptr<std::atomic<bool>> &told_flag() const { return is_told_; }
+    // Records that the caller's call succeeded: this ends an earlier refusal, but not a failure.
+    // Every call comes here, so the lock is taken only if there is a refusal to forget.
+    void note_success() {
+        if (!has_refusal_.load(std::memory_order_relaxed)) return;
+        const std::lock_guard lock(mutex_);
+        last_ = failure_;
+        last_follows_failure_ = false;
+        has_refusal_.store(false, std::memory_order_relaxed);
+    }
+    // Returns the last error, or `outside`, the transport's failure, if no call of this rank has
+    // found that failure yet.
+    std::optional<RecordedError> last(const std::optional<Error> &outside) const {
+        const std::lock_guard lock(mutex_);
+        const bool is_news = outside && !failure_ && !(last_ && last_follows_failure_);
+        return is_news ? RecordedError{*outside, {}} : last_;
+    }
+
+    // Records the failure, unless one is already recorded.
+    void fail(const Error &error, const CallRecord &call) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = {error, call};
+        last_ = failure_;
+        has_refusal_.store(false, std::memory_order_relaxed);
+        has_failed_.store(true, std::memory_order_release);
+    }
+    bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+    std::optional<RecordedError> failure() const {
+        const std::lock_guard lock(mutex_);
+        return failure_;
+    }
+
+private:
+    static bool is_same(const Error &a, const Error &b) {
+        return a.code == b.code && std::strcmp(a.text, b.text) == 0;
+    }
+
+    mutable std::mutex mutex_;
+    std::optional<RecordedError> last_, failure_;
+    bool last_follows_failure_ = false; // the transport's failure
+    std::atomic<bool> has_failed_{false};
+    const std::shared_ptr<std::atomic<bool>> is_told_ = std::make_shared<std::atomic<bool>>(false);
+    std::atomic<bool> has_refusal_{false}; // last_ is a refusal
+};
+
+// ---- The communicator
+
+// Where the ranks are: threads of one process, or processes on one host or on several.
+enum class Reach : uint8_t { process, host };
+
+// What creation puts together for a communicator.
+struct CommParts {
+    CommConfig comm_config;
+    Reach reach = Reach::host;
+    std::shared_ptr<const Log> log;
+    std::unique_ptr<Transport> transport;
+    Device device;
+    std::unique_ptr<GpuStaging> gpu_staging;
+    Chunking cut;
+    PlannerInputs inputs; // equal on all ranks
+    // Where the ranks are; null: all are in one place.
+    std::shared_ptr<const RankTopology> places = nullptr;
+    std::shared_ptr<const Measured> measured = nullptr; // equal on all ranks; null: none
+    std::shared_ptr<const JobLinks> links = nullptr;    // equal on all ranks; null: one rank
+    Implementations implementations{};                  // for the communicators made from this one
+    CallPolicy policy;                                  // for calls whose config names nothing
+    std::chrono::nanoseconds timeout{};                 // 0: never
+    std::vector<InjectRule> inject;                     // those of this rank
+    std::unique_ptr<CommTrace> trace;                   // null: none
+    std::shared_ptr<SiblingComms> siblings;             // of qcclCommInitAll, else null
+    // True: the ranks capture the same calls. False: a rank that cannot capture makes the call
+    // without a graph.
+    bool captures_alike = false;
+};
+
+// A call whose arguments have been checked: the part that its program does not hold.
+struct Request {
+    const void *send = nullptr;
+    void *recv = nullptr;
+    std::chrono::nanoseconds timeout{};
+    uint64_t noise_seed = 0;
+    uint64_t tag = 0;
+    uint64_t queued = 0; // as Call::queued
+};
+
+// Where a call runs: on the calling thread (neither is set), or in a stream of the host or of the
+// GPU.
+struct CallStream {
+    StreamRef host{};
+    std::optional<GpuStream> gpu;
+};
+
+class Comm final : public std::enable_shared_from_this<Comm> {
+public:
+    explicit Comm(CommParts parts);
+    // Called once, before the first collective, if the device is a GPU.
+    Done start_queue(const Settings &settings);
+    // Called before the first collective. Null: no rule of the environment has conditions.
+    void watch_rules(std::shared_ptr<RuleUse> use) { rule_use_ = std::move(use); }
+    // Called before the first collective. Null: calls are not audited.
+    void audit_calls(std::unique_ptr<CallAudit> audit) { audit_ = std::move(audit); }
+    const CallAudit *audit() const { return audit_.get(); }
+    ~Comm();
+    Comm(const Comm &) = delete;
+    Comm &operator=(const Comm &) = delete;
+
+    uint32_t rank() const { return team_.rank; }
+    uint32_t size() const { return team_.size; }
+    const CommParts &parts() const { return parts_; }
+    // Record what a function returned to the caller. Any thread, any time.
+    void note(const Error &error) { errors_.note(error, parts_.transport->failure().has_value()); }
+    void note_success() { errors_.note_success(); }
+
+    // The functions from here to the next such comment require the entry guard.
+    //
+    // Runs the call, or enqueues it on `stream`. An error before the call has a number leaves the
+    // communicator usable; any other error has failed it.
+    Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
+    Result<ProgramRef> program(const ProgramKey &key) { return program_cache_.get(key); }
+    // Runs an all-gather of the library's own: every rank gives `bytes` bytes and gets those of all
+    // ranks. Traces and errors show it as `call`. Returns the call's number, which is equal on all
+    // ranks.
+    Result<uint64_t> gather(Collective call, const void *mine, void *all, size_t bytes,
+                            std::chrono::nanoseconds timeout);
+    CallCache &memo() { return call_cache_; }
+    Registrations &registrations() { return registrations_; }
+    // Ranks that earlier shrinks of this communicator excluded by name, ascending. Later shrinks
+    // cannot include them, because the other ranks have reached agreements without them.
+    const std::vector<uint32_t> &left_out() const { return left_out_; }
+    void leave_out(std::vector<uint32_t> ranks) { left_out_ = std::move(ranks); }
+    // Fails the communicator for a valid call that this rank cannot make, for example for lack of
+    // memory, because the other ranks would wait for it. Returns the error that failed the
+    // communicator.
+    Error abandon(Collective collective, const Error &error);
+    // Waits until no enqueued call is left. While the hold lives, no graph makes a call here, and
+    // this thread may use the transport between calls.
+    Result<CallSequencer::Hold> hold_calls();
+    // Waits as hold_calls does, then waits until the other ranks have begun the calls that this
+    // rank has made, and compares those calls. Returns the error that failed the communicator, if
+    // one has.
+    Done finalize();
+    // Finalizes the communicator before it ends, and closes it. A failed communicator gives no
+    // error here, unless the failure is a mismatch that the caller has not been told.
+    Done conclude();
+    // Logs once what it means for the caller that a codec was passed over.
+    void tell(const CodecChoice &choice);
+    // Logs once which codec the first lossy call uses, and that no codec keeps the budget of
+    // `asked`.
+    void tell(const Codec &asked, const Program &program);
+    // Notes that `rule` of the environment has decided a call; null: no rule has.
+    void note(const Rule *rule) {
+        if (rule_use_) rule_use_->note(rule);
+    }
+    // Called once, before the communicator ends. Warns of rules that have decided no call of the
+    // process, if no other communicator can use them any more.
+    void tell_unused_rules();
+
+    // Any thread may call the functions from here on, at any time.
+    //
+    // Fails the communicator on every rank.
+    void fail(const Error &error) { parts_.transport->fail(error); }
+    std::optional<RecordedError> failure() const;
+    // Whether this rank's caller has been told of the failure.
+    bool is_failure_known() const { return errors_.is_told(); }
+    void note_told() { errors_.note_told(); }
+    std::optional<RecordedError> last_error() const {
+        return errors_.last(parts_.transport->failure());
+    }
+    bool is_busy() const { return !sequencer_.is_idle() || (queue_ && !queue_->is_idle()); }
+    Counts counts() const { return engine_.counts(); }
+    const CallGuards &guards() const { return guards_; }
+    // No turn begins afterwards. Waits for the current turn, which must not be this thread's.
+    void close() { sequencer_.close(); }
+    bool is_closed() { return sequencer_.is_closed(); }
+    bool is_running_here() { return sequencer_.is_running_here(); }
+
+private:
+    Done execute(const Program &program, const Call &call);
+    Done run_audited(const Program &program, const Call &call);
+    Done run_guarded(const Program &program, const Call &call);
+    Done run_on_gpu(const ProgramRef &program, const Request &request,
+                    const std::optional<GpuStream> &stream);
+    Result<uint64_t> gather_on_gpu(const Program &program, const void *mine, void *all,
+                                   size_t bytes, std::chrono::nanoseconds timeout);
+    void check_priority(GpuStream stream);
+    Error ended() const; // the error of a call that comes too late
+    // Returns the call's number.
+    Result<uint64_t> take_next_turn(const Program &program, const Request &request,
+                                    uint64_t captured);
+    void run_arrived(const Program &program, const Request &request, const Done &arrived,
+                     uint64_t captured);
+    Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
+    Done take_turn(const Program &program, const Call &call, bool was_enqueued);
+    void inject(uint64_t call);
+    // Called before each call if is_watched_ is set.
+    void tell(const Program &program, const Call &call) const;
+    uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
+    bool speaks() const;
+    bool is_new(const std::string &text); // false from the second time on
+    Done confirm_calls();                 // requires a hold
+    // Fails the communicator for a call that could not be made or finished. Returns the error that
+    // failed the communicator.
+    Error failed(const Error &error, const CallRecord &call);
+
+    const CommParts parts_;
+    const Team team_;
+    CallSequencer sequencer_;
+    ProgramCache program_cache_;
+    CallCache call_cache_;
+    Engine engine_;
+    CallGuards guards_;
+    std::unique_ptr<CallAudit> audit_;
+    std::vector<uint32_t> left_out_;
+    std::shared_ptr<RuleUse> rule_use_;
+    Registrations registrations_;
+    CommErrors errors_;
+    const bool is_watched_; // every call is logged or traced
+    bool has_told_lossy_ = false;
+    bool has_told_priority_ = false;
+    std::vector<std::string> told_;         // sentences about codecs
+    std::unique_ptr<GpuStreamQueue> queue_; // null unless the device is a GPU
+};
+
+} // namespace qccl

@@ -1,0 +1,101 @@
+// The memory in which the ranks of a communicator find each other's data.
+// GpuStaging says where GPUs find what ranks send each other: in GPU memory if each GPU reaches all
+// others', and otherwise in host outboxes, which are pinned for the GPU. Creation makes it, on all
+// ranks together; Comm hands it to the engine.
+// Registrations are the memory of this rank that its communicator may lend to peers. Registrations
+// that are left at the communicator's end are given back. Used inside the entry guard, between
+// calls.
+#pragma once
+
+#include "base/log.hpp"
+#include "engine/run/gpu_fast_path.hpp"
+#include "memory/shared_memory.hpp"
+#include "transport/transport.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// ---- Outboxes of GPUs
+
+class GpuStaging {
+public:
+    // All ranks create theirs together, with or without a GPU, and with the same `may_lend`. True
+    // means that all ranks have GPUs, are on one host, and that the host need not read the
+    // payloads. If the GPUs do not reach each other's memory, one rank tells `log` why.
+    static Result<std::unique_ptr<GpuStaging>> create(std::shared_ptr<Gpu> gpu, bool may_lend,
+                                                      Transport &transport,
+                                                      const AllGather &all_gather, const Log &log);
+    ~GpuStaging();
+    GpuStaging(const GpuStaging &) = delete;
+
+    // The members of EngineOptions. Without an outbox, payloads lie in the transport's outbox, and
+    // there are no eager slots.
+    std::span<std::byte> outbox() const { return outbox_; }
+    const DeviceEagerSlots &lines() const { return lines_; }
+
+private:
+    explicit GpuStaging(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+    Done show(Transport &transport);
+    // An error says which rank's memory this rank does not reach, and why.
+    Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
+    void place_lines();
+    void forget();
+    void keep_overflow(Transport &transport);
+    Done pin(const MappedMemory &memory);
+
+    struct Mapped {
+        GpuMemoryName name;
+        std::byte *memory = nullptr;
+    };
+    std::shared_ptr<Gpu> gpu_;
+    std::span<std::byte> outbox_; // this rank's, in GPU memory
+    size_t bytes_ = 0;            // of the outbox and the eager slots behind it
+    GpuMemoryName own_;           // empty if the memory could not be named
+    Done named_;                  // the error of naming it
+    std::vector<Mapped> mapped_;  // by rank
+    DeviceEagerSlots lines_;
+    std::vector<MappedMemory> pinned_;
+};
+
+// ---- Memory to lend
+
+class Registrations {
+public:
+    Registrations(Transport &transport, const Log &log) : transport_(transport), log_(log) {}
+
+    // Registers the block and returns a handle for `remove`.
+    void *add(SharedBlock &block);
+    // Returns invalid_usage for a handle that was removed or is another communicator's, and
+    // invalid_argument for a value that never was a handle.
+    Done remove(const void *handle);
+    void clear() { held_.clear(); }
+
+private:
+    // While it lives, the block is exposed to peers and cannot be freed.
+    class Registration {
+    public:
+        Registration(Transport &transport, SharedBlock &block, uint64_t number);
+        ~Registration();
+        Registration(const Registration &) = delete;
+        // Whether peers can map everything that is registered.
+        bool has_room() const { return has_room_; }
+        void *handle() const;
+
+    private:
+        Transport &transport_;
+        SharedBlock &block_;
+        const uint64_t number_;
+        const bool has_room_;
+    };
+
+    Transport &transport_;
+    const Log &log_;
+    bool has_told_ = false; // that peers cannot map everything
+    std::vector<std::unique_ptr<Registration>> held_;
+};
+
+} // namespace qccl

@@ -1,0 +1,324 @@
+// Implements the exchange of each rank's status before an all-gather, the comparison of settings,
+// and what creation derives from all ranks' digests. Fills this rank's SettingsDigest from its
+// config and settings.
+#include "comm/creation_exchange.hpp"
+
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace qccl {
+
+// ---- All-gather with status
+
+namespace {
+
+struct StatusNote {
+    uint64_t bytes = 0; // of the all-gather that follows; 0: none
+    int32_t code = 0;
+    int32_t rank = Error::no_rank; // at fault, if the sender knows the rank
+    int64_t expected = 0, got = 0;
+    char text[sizeof(Error::text)] = {};
+};
+static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
+
+StatusNote note_of(const Done &mine, uint64_t bytes) {
+    StatusNote note{.bytes = bytes};
+    if (mine) return note;
+    const Error &error = mine.error();
+    note.code = static_cast<int32_t>(error.code);
+    note.rank = error.rank;
+    note.expected = error.expected;
+    note.got = error.got;
+    std::memcpy(note.text, error.text, sizeof note.text);
+    return note;
+}
+
+// The error that `rank` has reported. The rank at fault is the one that the note names, or else
+// `rank` itself.
+Error heard(StatusNote note, uint32_t rank) {
+    note.text[sizeof note.text - 1] = 0;
+    char who[24];
+    snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
+    // Some sentences already begin with the rank.
+    const bool says_who = std::string_view(note.text).starts_with(who);
+    Error error = Error::make(Code::remote_error, "%s%.200s", says_who ? "" : who, note.text);
+    return error.at_rank(note.rank == Error::no_rank ? int64_t{rank} : note.rank)
+        .compared(note.expected, note.got);
+}
+
+} // namespace
+
+Done StatusAllGather::agree(const Done &mine, uint64_t bytes) {
+    const StatusNote note = note_of(mine, bytes);
+    std::vector<StatusNote> notes(bootstrap_.size());
+    if (const Done done = bootstrap_.all_gather(&note, notes.data(), sizeof note); !done) {
+        is_over_ = true;
+        return mine ? done : mine;
+    }
+    if (!mine) is_over_ = true;
+    QCCL_TRY(mine);
+    for (uint32_t rank = 0; rank < notes.size(); rank++) {
+        if (notes[rank].code != 0) {
+            is_over_ = true;
+            return heard(notes[rank], rank);
+        }
+        if (notes[rank].bytes == bytes) continue;
+        is_over_ = true;
+        return Error::make(Code::mismatch,
+                           "creation: rank %" PRIu32 " offers %" PRIu64 " bytes where rank %" PRIu32
+                           " offers %" PRIu64,
+                           rank, notes[rank].bytes, bootstrap_.rank(), bytes)
+            .at_rank(rank);
+    }
+    return {};
+}
+
+Done StatusAllGather::all_gather(const void *mine, void *all, size_t bytes) {
+    QCCL_TRY(agree({}, bytes));
+    const Done done = bootstrap_.all_gather(mine, all, bytes);
+    if (!done) is_over_ = true;
+    return done;
+}
+
+Done StatusAllGather::conclude(const Done &mine) {
+    if (is_over_) return mine;
+    return agree(mine, 0);
+}
+
+// ---- What must agree
+
+static Error refuse_offer(const ProtocolOffer &of_rank_0, const ProtocolOffer &offer, size_t rank) {
+    if (offer.byte_order != ProtocolOffer::expected_byte_order)
+        return Error::make(Code::mismatch, "byte order: rank %zu has another one than rank 0", rank)
+            .at_rank(static_cast<int64_t>(rank));
+    return Error::make(Code::mismatch,
+                       "protocol: rank %zu (version %u) speaks %u to %u, rank 0 (version %u) "
+                       "speaks %u to %u",
+                       rank, offer.version, offer.oldest, offer.newest, of_rank_0.version,
+                       of_rank_0.oldest, of_rank_0.newest)
+        .at_rank(static_cast<int64_t>(rank))
+        .compared(of_rank_0.newest, offer.newest);
+}
+
+// Every rank compares the others with rank 0, in rank 0's byte order, so the sentence is the same
+// on every rank.
+static bool is_readable(const ProtocolOffer &of_rank_0, const ProtocolOffer &offer) {
+    return offer.magic == of_rank_0.magic && offer.byte_order == of_rank_0.byte_order;
+}
+
+Done check_offers(std::span<const ProtocolOffer> all) {
+    uint32_t oldest = all[0].oldest, newest = all[0].newest;
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        const ProtocolOffer &offer = all[rank];
+        if (!is_readable(all[0], offer)) return refuse_offer(all[0], offer, rank);
+        oldest = std::max(oldest, offer.oldest);
+        newest = std::min(newest, offer.newest);
+        if (oldest > newest) return refuse_offer(all[0], offer, rank);
+        if (offer.rank != rank || offer.size != all.size())
+            return Error::make(Code::invalid_argument,
+                               "rank %zu of %zu came as rank %u of %u; the all-gather must give "
+                               "contributions in rank order",
+                               rank, all.size(), offer.rank, offer.size)
+                .at_rank(static_cast<int64_t>(rank))
+                .compared(static_cast<int64_t>(rank), offer.rank);
+    }
+    return {};
+}
+
+void SettingsDigest::set(Text &field, std::string_view text) {
+    field = {};
+    const std::string fitting = shortened(text, field.size() - 1);
+    std::copy(fitting.begin(), fitting.end(), field.begin());
+}
+
+namespace {
+struct DigestField {
+    const char *name;
+    SettingsDigest::Text SettingsDigest::*text;
+    // Whether two different texts mean the same; null: they never do.
+    bool (*are_equal)(std::string_view, std::string_view) = nullptr;
+};
+} // namespace
+
+template <auto parse> static bool are_equal(std::string_view a, std::string_view b) {
+    const auto value = parse(a);
+    return value && value == parse(b);
+}
+
+// A peer's bytes need not end in a zero.
+static std::string_view text_of(const SettingsDigest::Text &field) {
+    const std::string_view all(field.data(), field.size());
+    return all.substr(0, all.find('\0'));
+}
+
+static constexpr DigestField digest_fields[] = {
+    {"codec", &SettingsDigest::codec},
+    {"algorithm", &SettingsDigest::algorithm},
+    {"QCCL_PLAN_FILE", &SettingsDigest::plan},
+    {"QCCL_CHECKSUM", &SettingsDigest::checksum},
+    {"reproducible", &SettingsDigest::reproducible},
+    {"QCCL_SEGMENT", &SettingsDigest::segment, are_equal<parse_bytes>},
+    {"QCCL_LANES", &SettingsDigest::lanes, are_equal<parse_count>},
+    {"QCCL_ARENA", &SettingsDigest::arena, are_equal<parse_bytes>},
+    {"QCCL_ONESHOT_MAX", &SettingsDigest::oneshot_max, are_equal<parse_bytes>},
+    {"QCCL_LINK_LATENCY", &SettingsDigest::link_latency, are_equal<parse_duration>},
+    {"QCCL_LINK_RATE", &SettingsDigest::link_rate, are_equal<parse_rate>},
+    {"QCCL_RACK_RATE", &SettingsDigest::rack_rate, are_equal<parse_rate>},
+};
+
+// Quotes a value without the source that may follow: "int8" by QCCL_CODEC.
+static std::string quoted(std::string_view text) {
+    const size_t end = std::min(text.find(" by QCCL_"), text.size());
+    return '"' + std::string(text.substr(0, end)) + '"' + std::string(text.substr(end));
+}
+
+// Checks that the ranks of a host name the same rack.
+static Done check_racks(std::span<const SettingsDigest> all) {
+    std::map<SettingsDigest::Text, size_t> first_of; // rank, by host
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        const size_t first = first_of.try_emplace(all[rank].host, rank).first->second;
+        const SettingsDigest::Text &rack = all[rank].rack, &other = all[first].rack;
+        if (rack == other) continue;
+        constexpr int most = static_cast<int>(std::tuple_size_v<SettingsDigest::Text>);
+        return Error::make(Code::mismatch,
+                           "QCCL_RACK: rank %zu has \"%.*s\", rank %zu on the same host has "
+                           "\"%.*s\"",
+                           rank, most, rack.data(), first, most, other.data())
+            .at_rank(static_cast<int64_t>(rank));
+    }
+    return {};
+}
+
+Done check_digests(std::span<const SettingsDigest> all) {
+    QCCL_TRY(check_racks(all));
+    for (size_t rank = 1; rank < all.size(); rank++)
+        for (const DigestField &field : digest_fields) {
+            const std::string_view of_rank_0 = text_of(all[0].*field.text);
+            const std::string_view text = text_of(all[rank].*field.text);
+            if (text == of_rank_0 || (field.are_equal && field.are_equal(text, of_rank_0)))
+                continue;
+            return Error::make(Code::mismatch,
+                               "%s: rank %zu has %s, rank 0 has %s; all ranks need the same",
+                               field.name, rank, quoted(text).c_str(), quoted(of_rank_0).c_str())
+                .at_rank(static_cast<int64_t>(rank));
+        }
+    return {};
+}
+
+std::string host_name_of(const SettingsDigest &rank) {
+    const std::string_view identity = text_of(rank.host);
+    return std::string(identity.substr(0, identity.find(' ')));
+}
+
+std::string rack_of(const SettingsDigest &rank) { return std::string(text_of(rank.rack)); }
+
+bool has_node(const SettingsDigest &rank) { return !text_of(rank.node).empty(); }
+
+static bool is_on_host(const SettingsDigest &rank) {
+    SettingsDigest::Text host;
+    SettingsDigest::set(host, "host");
+    return rank.device == host;
+}
+
+size_t gpus_of(std::span<const SettingsDigest> all) {
+    return all.size() - static_cast<size_t>(std::ranges::count_if(all, is_on_host));
+}
+
+bool are_on_gpus_alike(std::span<const SettingsDigest> all) {
+    const auto vendor = [](const SettingsDigest &rank) {
+        const std::string_view device(rank.device.data(), rank.device.size());
+        return device.substr(0, device.find(':'));
+    };
+    return std::ranges::all_of(all, [&](const SettingsDigest &rank) {
+        return !is_on_host(rank) && vendor(rank) == vendor(all.front());
+    });
+}
+
+size_t ranks_per_gpu_of(std::span<const SettingsDigest> all) {
+    std::map<std::pair<SettingsDigest::Text, SettingsDigest::Text>, size_t>
+        ranks; // by host and device
+    size_t most = 0;
+    for (const SettingsDigest &each : all)
+        if (!is_on_host(each)) most = std::max(most, ++ranks[{each.host, each.device}]);
+    return most;
+}
+
+CodecRates slowest_codec_rates_of(std::span<const SettingsDigest> all) {
+    CodecRates slowest = all.front().codec_rates;
+    for (const SettingsDigest &each : all) slowest.slow_down_to(each.codec_rates);
+    return slowest;
+}
+
+// Returns a number for each rank, from 0 on; ranks with equal texts have equal numbers.
+static std::vector<uint32_t> numbers_of(std::span<const SettingsDigest> all,
+                                        SettingsDigest::Text SettingsDigest::*field) {
+    std::map<SettingsDigest::Text, uint32_t> known;
+    std::vector<uint32_t> numbers;
+    for (const SettingsDigest &each : all)
+        numbers.push_back(
+            known.try_emplace(each.*field, static_cast<uint32_t>(known.size())).first->second);
+    return numbers;
+}
+
+static bool are_all_zero(const std::vector<uint32_t> &numbers) {
+    return *std::max_element(numbers.begin(), numbers.end()) == 0;
+}
+
+std::vector<uint32_t> hosts_of(std::span<const SettingsDigest> all) {
+    std::vector<uint32_t> hosts = numbers_of(all, &SettingsDigest::host);
+    if (are_all_zero(hosts)) hosts.clear();
+    return hosts;
+}
+
+std::vector<RankLocation> locations_of(std::span<const SettingsDigest> all) {
+    const auto nodes = numbers_of(all, &SettingsDigest::node),
+               hosts = numbers_of(all, &SettingsDigest::host),
+               racks = numbers_of(all, &SettingsDigest::rack);
+    if (are_all_zero(nodes) && are_all_zero(hosts)) return {};
+    std::vector<RankLocation> spots;
+    for (size_t rank = 0; rank < all.size(); rank++)
+        spots.push_back({.node = nodes[rank], .host = hosts[rank], .rack = racks[rank]});
+    return spots;
+}
+
+bool is_first_to_warn(std::span<const SettingsDigest> all, uint32_t rank) {
+    return std::none_of(all.begin(), all.begin() + rank, [&](const SettingsDigest &lower) {
+        return lower.warnings == all[rank].warnings;
+    });
+}
+
+// ---- This rank's digest
+
+SettingsDigest digest_of(const CommConfig &comm_config, const Settings &settings,
+                         const CallPolicy &policy, const std::string &host, Tier tier) {
+    SettingsDigest mine;
+    SettingsDigest::set(mine.host, host);
+    SettingsDigest::set(mine.node, settings.node.value_or(""));
+    SettingsDigest::set(mine.rack, settings.rack.value_or(""));
+    SettingsDigest::set(mine.device, comm_config.device);
+    SettingsDigest::set(mine.codec, policy.codec_text());
+    SettingsDigest::set(mine.algorithm, policy.algorithm_text());
+    SettingsDigest::set(mine.plan, policy.plan_text());
+    SettingsDigest::set(mine.checksum, settings.checksum ? "1" : "0");
+    SettingsDigest::set(mine.reproducible, is_reproducible(comm_config, settings) ? "1" : "0");
+    SettingsDigest::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
+    SettingsDigest::set(mine.lanes, settings.as_written("QCCL_LANES"));
+    SettingsDigest::set(mine.arena, settings.as_written("QCCL_ARENA"));
+    SettingsDigest::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
+    SettingsDigest::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
+    SettingsDigest::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
+    SettingsDigest::set(mine.rack_rate, settings.as_written("QCCL_RACK_RATE"));
+    mine.codec_rates = CodecRates::of_tier(name(tier));
+    return mine;
+}
+
+} // namespace qccl

@@ -1,0 +1,403 @@
+// Implements kernel_launcher.hpp: makes operands of chunks, and launches of operands.
+#include "device/kernel_launcher.hpp"
+
+#include "device/topk_scratch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace qccl {
+namespace {
+
+Operand plain(DataType type, const void *values) {
+    // The const_cast is safe: the caller may write a sink's memory, and a source's is only read.
+    return {.type = type, .at = static_cast<std::byte *>(const_cast<void *>(values))};
+}
+
+// Returns the operand of a range's coded values, from the first one on.
+Operand coded(const ChunkRange &range, const std::byte *payload) {
+    const Codec &codec = *range.codec;
+    const PayloadLayout &layout = *range.layout;
+    const uint64_t end = layout.raw != 0 ? layout.raw : layout.bytes;
+    std::array<uint64_t, chunk_parts> sections{
+        layout.plane8, layout.plane4, layout.plane2, layout.plane1,
+        layout.digits, layout.scales, layout.bases,  end};
+    if (codec.id == CodecId::topk)
+        sections = {layout.page_counts, layout.indices, layout.kept_values, 0, 0, 0, 0, end};
+    return {.codec = codec.id,
+            .bits = codec.bits,
+            .is_stochastic = codec.rounding == Rounding::stochastic,
+            .rounds_up = codec.scaling == Scaling::ceil,
+            .type = range.type,
+            .bucket = codec.bucket,
+            .clip = codec.clip,
+            .at = const_cast<std::byte *>(payload),
+            .coded = layout.coded,
+            .kept = layout.kept,
+            .begin = range.begin,
+            .section = sections};
+}
+
+// Stores each gap of a chunk with the section behind it.
+void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
+    for (const Gap &gap : gaps(codec, layout)) {
+        if (gap.bytes == 0) continue;
+        for (size_t i = 0; i < chunk_parts; i++)
+            if (sink.section[i] == gap.start + gap.bytes)
+                sink.gap[i] = static_cast<uint8_t>(gap.bytes);
+    }
+}
+
+// Returns the approximate bytes of `count` values. Codes and scales lie before the values without
+// codes.
+uint64_t bytes_of(const Operand &operand, uint64_t count) {
+    if (operand.codec == CodecId::none) return count * type_bytes(operand.type);
+    if (operand.coded == 0) return 0;
+    const auto end = operand.section[static_cast<size_t>(ChunkPart::raw)];
+    return static_cast<uint64_t>(static_cast<double>(end) / static_cast<double>(operand.coded) *
+                                 static_cast<double>(count));
+}
+
+// Returns how many values of the range have codes; those values come first.
+uint64_t coded_count(const ChunkRange &range) {
+    return std::clamp(range.layout->coded, range.begin, range.begin + range.count) - range.begin;
+}
+
+// Returns where the values without codes lie: all of the range, or those behind the coded values.
+const std::byte *plain_start(const ChunkRange &range, const std::byte *payload) {
+    if (range.codec->is_plain())
+        return payload + range.begin * type_bytes(range.codec->plain_type(range.type));
+    return payload + range.layout->raw;
+}
+
+const std::byte *behind(const void *values, DataType type, uint64_t count) {
+    return static_cast<const std::byte *>(values) + count * type_bytes(type);
+}
+
+// Returns the accumulator for values of both types, one of which may be the accumulator's type of
+// the other.
+DataType wider(DataType a, DataType b) {
+    return accumulator_of(type_bytes(a) < type_bytes(b) ? b : a);
+}
+
+KernelId fold_kernel(DataType accumulator) {
+    switch (accumulator) {
+    case DataType::int8: return KernelId::fold_int8;
+    case DataType::uint8: return KernelId::fold_uint8;
+    case DataType::int32: return KernelId::fold_int32;
+    case DataType::uint32: return KernelId::fold_uint32;
+    case DataType::int64: return KernelId::fold_int64;
+    case DataType::uint64: return KernelId::fold_uint64;
+    case DataType::float64: return KernelId::fold_double;
+    default: return KernelId::fold_float;
+    }
+}
+
+// The kernels that make codes. There is one encode and one measure kernel for fp32 accumulators and
+// one for fp64.
+struct CodecKernels {
+    CodecId codec;
+    std::optional<KernelId> fold; // if a bucket lies in a row
+    std::array<KernelId, 2> encode;
+    std::optional<std::array<KernelId, 2>> measure; // if a bucket may not lie in a row
+};
+using enum KernelId;
+constexpr CodecKernels codec_table[] = {
+    {CodecId::integer,
+     fold_integer_float,
+     {encode_integer_float, encode_integer_double},
+     {{measure_integer_float, measure_integer_double}}},
+    {CodecId::minmax,
+     fold_minmax_float,
+     {encode_minmax_float, encode_minmax_double},
+     {{measure_minmax_float, measure_minmax_double}}},
+    {CodecId::mxfp8e4m3,
+     fold_mxfp8e4m3_float,
+     {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double},
+     {}},
+    {CodecId::mxfp6e2m3,
+     fold_mxfp6e2m3_float,
+     {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double},
+     {}},
+    {CodecId::mxfp4, fold_mxfp4_float, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+    {CodecId::nvfp4,
+     {},
+     {encode_nvfp4_float, encode_nvfp4_double},
+     {{measure_nvfp4_float, measure_nvfp4_double}}},
+    {CodecId::onebit,
+     {},
+     {encode_onebit_float, encode_onebit_double},
+     {{measure_onebit_float, measure_onebit_double}}},
+    {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
+    {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
+};
+const CodecKernels *find_kernels(CodecId codec) {
+    const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
+    return found == std::end(codec_table) ? nullptr : found;
+}
+size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
+
+// Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
+// gpu_sinks.hpp).
+bool is_in_a_row(const Codec &codec) {
+    return find_kernels(codec.id)->fold && std::has_single_bit(codec.bucket) &&
+           codec.bucket >= 32 && codec.bucket <= 512;
+}
+
+// Returns the sink of a range's coded values. The launch that writes the chunk's end also clears
+// the chunk's gaps.
+Operand coded_sink(const ChunkRange &range, std::byte *payload) {
+    Operand sink = coded(range, payload);
+    if (range.begin + range.count == range.whole) set_gaps(sink, *range.codec, *range.layout);
+    sink.is_measured = find_kernels(range.codec->id)->measure && !is_in_a_row(*range.codec);
+    return sink;
+}
+bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {
+    return count == 0 && range.begin + range.count != range.whole;
+}
+
+// Returns the noise of a range of a chunk.
+Noise noise_from(const ChunkRange &range, Noise noise) {
+    noise.first_index += range.begin;
+    return noise;
+}
+
+// Returns the sink of the values that a codec leaves as values. A cast saturates.
+Operand plain_sink(const ChunkRange &range, const std::byte *payload) {
+    Operand sink = plain(range.codec->plain_type(range.type), plain_start(range, payload));
+    sink.saturates = range.codec->is_cast();
+    return sink;
+}
+
+Done check(const Codec &codec) {
+    if (KernelLauncher::knows(codec)) return {};
+    return Error::make(Code::invalid_argument, "codec: no GPU kernels for \"%s\"",
+                       spec(codec).c_str());
+}
+
+} // namespace
+
+bool KernelLauncher::knows(const Codec &codec) {
+    return codec.is_plain() || find_kernels(codec.id) != nullptr;
+}
+
+Done KernelLauncher::encode(const ChunkRange &range, const Noise &noise, DataType in,
+                            const void *src, std::byte *payload) {
+    const Codec &codec = *range.codec;
+    QCCL_TRY(check(codec));
+    const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
+    if (!codec.is_plain())
+        QCCL_TRY(encode_coded(range, noise, plain(in, src), payload, coded_values));
+    const Operand sink = plain_sink(range, payload);
+    const std::byte *const values = behind(src, in, coded_values);
+    // A cast computes, so that NaN becomes canonical even if the format is the input's own.
+    if (!codec.is_cast()) return copy(sink.type, sink.at, in, values, rest);
+    if (rest == 0) return {};
+    return add({fold_kernel(accumulator_of(range.type))}, rest, {}, sink, {plain(in, values)});
+}
+
+Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
+                                  const Operand &source, std::byte *payload, uint64_t count) {
+    if (is_nothing_to_do(range, count)) return {};
+    if (range.codec->id == CodecId::topk) return encode_kept(range, source, payload);
+    const CodecKernels &kernels = *find_kernels(range.codec->id);
+    const size_t column = column_of(range.type);
+    const Operand sink = coded_sink(range, payload);
+    if (sink.is_measured) QCCL_TRY(add({(*kernels.measure)[column]}, count, {}, sink, {source}));
+    return add({kernels.encode[column]}, count, noise_from(range, noise), sink, {source});
+}
+
+size_t KernelLauncher::scratch_bytes(const Codec &codec, DataType type, uint64_t count) {
+    return codec.id == CodecId::topk ? TopkScratch(type_bytes(type), count).bytes() : 0;
+}
+
+// Each step is a launch of its own, because it reads what all blocks of the previous step have
+// written.
+Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
+                                 std::byte *payload) {
+    if (range.begin != 0 || range.count != range.whole || range.whole >> 32 != 0)
+        return Error::make(Code::internal_error,
+                           "topk: a GPU encodes whole chunks of less than 2^32 values");
+    if (range.whole == 0) return {};
+    const TopkScratch layout(type_bytes(range.type), range.whole);
+    if (scratch_.size() < layout.bytes() || reinterpret_cast<uintptr_t>(scratch_.data()) % 16 != 0)
+        return Error::make(Code::internal_error, "topk: %zu bytes of scratch memory, not %zu",
+                           scratch_.size(), static_cast<size_t>(layout.bytes()));
+    const Operand sink = coded_sink(range, payload);
+    Operand scratch{.codec = CodecId::topk, .at = scratch_.data()}; // holds no values
+    QCCL_TRY(flush());
+    QCCL_TRY(put({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
+                 plain(DataType::uint64, scratch.at), {}));
+    const auto step = [&](const std::array<KernelId, 2> &kernels, unsigned number) -> Done {
+        scratch.bits = static_cast<uint8_t>(number);
+        QCCL_TRY(flush());
+        return put({kernels[column_of(range.type)]}, range.count, {}, sink, {{source, scratch}});
+    };
+    // How much of the values the steps read again depends on the values, so one pass over values
+    // and payload is counted.
+    moved_bytes_ += bytes_of(source, range.count) + bytes_of(sink, range.count);
+    QCCL_TRY(step({topk_sample_float, topk_sample_double}, 0));
+    for (unsigned turn = 0; turn < 2; turn++)
+        QCCL_TRY(step({topk_first_float, topk_first_double}, turn));
+    for (unsigned digit = 1; digit < layout.digits.count(); digit++)
+        QCCL_TRY(step({topk_digit_float, topk_digit_double}, digit));
+    QCCL_TRY(step({topk_count_float, topk_count_double}, 0));
+    QCCL_TRY(step({topk_write_float, topk_write_double}, 0));
+    return flush();
+}
+
+bool KernelLauncher::can_fuse(const Codec &codec, DataType type) {
+    return codec.is_plain() || (knows(codec) && is_in_a_row(codec) && column_of(type) == 0);
+}
+
+Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
+                                       const std::byte *received, DataType in, const void *src,
+                                       const Noise &noise, std::byte *payload) {
+    QCCL_TRY(check(*range.codec));
+    const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
+    if (!range.codec->is_plain() && !is_nothing_to_do(range, coded_values))
+        QCCL_TRY(add({*find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
+                     noise_from(range, noise), coded_sink(range, payload),
+                     {plain(in, src), coded(range, received)}));
+    if (rest == 0) return {};
+    return add({fold_kernel(accumulator_of(range.type)), op, divisor}, rest, {},
+               plain_sink(range, payload),
+               {plain(in, behind(src, in, coded_values)),
+                plain(range.codec->plain_type(range.type), plain_start(range, received))});
+}
+
+Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, DataType out,
+                            void *dst) {
+    QCCL_TRY(check(*range.codec));
+    const uint64_t coded_values = coded_count(range);
+    if (coded_values != 0)
+        QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
+                     {coded(range, payload)}));
+    return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)),
+                range.codec->plain_type(range.type), plain_start(range, payload),
+                range.count - coded_values);
+}
+
+Done KernelLauncher::decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
+                                void *accumulator) {
+    QCCL_TRY(check(*range.codec));
+    const DataType type = accumulator_of(range.type);
+    const uint64_t coded_values = coded_count(range);
+    const Operand sum = plain(type, accumulator);
+    if (coded_values != 0)
+        QCCL_TRY(add({fold_kernel(type), op}, coded_values, {}, sum, {sum, coded(range, payload)}));
+    return reduce(op, type, const_cast<std::byte *>(behind(accumulator, type, coded_values)),
+                  range.codec->plain_type(range.type), plain_start(range, payload),
+                  range.count - coded_values);
+}
+
+namespace {
+
+// The sources of a sum as operands of a batch.
+struct SumOperands {
+    explicit SumOperands(const KernelLauncher::Sum &sum) : count(sum.sources.size()) {
+        std::ranges::transform(
+            sum.sources, operands.begin(), [](const KernelLauncher::Source &source) {
+                if (!source.chunk) return plain(source.type, source.at);
+                const ChunkRange &chunk = *source.chunk;
+                if (!chunk.codec->is_plain()) return coded(chunk, source.at);
+                return plain(chunk.codec->plain_type(chunk.type), plain_start(chunk, source.at));
+            });
+    }
+    std::span<const Operand> get() const { return {operands.data(), count}; }
+
+    std::array<Operand, KernelLauncher::most_sources> operands;
+    size_t count;
+};
+
+} // namespace
+
+Done KernelLauncher::fold(const Sum &sum, DataType accumulator_type, DataType out, void *dst) {
+    if (sum.count == 0) return {};
+    return add({fold_kernel(accumulator_type), sum.op, sum.divisor}, sum.count, {}, plain(out, dst),
+               SumOperands(sum).get());
+}
+
+Done KernelLauncher::fold(const Sum &sum, const ChunkRange &range, const Noise &noise,
+                          std::byte *payload) {
+    QCCL_TRY(check(*range.codec));
+    const bool is_plain = range.codec->is_plain();
+    if (sum.count == 0 && (is_plain || is_nothing_to_do(range, 0))) return {};
+    const KernelId kernel =
+        is_plain ? fold_kernel(accumulator_of(range.type)) : *find_kernels(range.codec->id)->fold;
+    return add({kernel, sum.op, sum.divisor}, sum.count, noise_from(range, noise),
+               is_plain ? plain_sink(range, payload) : coded_sink(range, payload),
+               SumOperands(sum).get());
+}
+
+Done KernelLauncher::reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
+                            const void *src, size_t count) {
+    if (count == 0) return {};
+    const Operand sum = plain(accumulator_type, accumulator);
+    return add({fold_kernel(accumulator_type), op}, count, {}, sum, {sum, plain(in, src)});
+}
+
+Done KernelLauncher::copy(DataType out, void *dst, DataType in, const void *src, size_t count) {
+    if (count == 0) return {};
+    if (out != in)
+        return add({fold_kernel(wider(in, out))}, count, {}, plain(out, dst), {plain(in, src)});
+    // Equal types keep their bits. They are moved as the widest integers that size and addresses
+    // allow.
+    const size_t bytes = count * type_bytes(out);
+    const bool is_wide = bytes % sizeof(uint64_t) == 0 &&
+                         reinterpret_cast<uintptr_t>(dst) % sizeof(uint64_t) == 0 &&
+                         reinterpret_cast<uintptr_t>(src) % sizeof(uint64_t) == 0;
+    const DataType words = is_wide ? DataType::uint64 : DataType::uint8;
+    return add({fold_kernel(words)}, bytes / type_bytes(words), {}, plain(words, dst),
+               {plain(words, src)});
+}
+
+Done KernelLauncher::divide(DataType accumulator_type, void *accumulator, size_t count,
+                            uint32_t ranks) {
+    if (count == 0) return {};
+    const Operand sum = plain(accumulator_type, accumulator);
+    return add({fold_kernel(accumulator_type), RedOp::sum, ranks}, count, {}, sum, {sum});
+}
+
+Done KernelLauncher::add(const Shape &shape, uint64_t count, const Noise &noise,
+                         const Operand &sink, std::span<const Operand> sources) {
+    moved_bytes_ += bytes_of(sink, count);
+    for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
+    return put(shape, count, noise, sink, sources);
+}
+
+Done KernelLauncher::put(const Shape &shape, uint64_t count, const Noise &noise,
+                         const Operand &sink, std::span<const Operand> sources) {
+    const auto needed = static_cast<uint32_t>(1 + sources.size());
+    if (shape_ != shape || batch_.tensors == Batch::most_tensors ||
+        operands_ + needed > Batch::most_operands)
+        QCCL_TRY(flush());
+    shape_ = shape;
+    batch_.tensor[batch_.tensors++] = {.first_source = operands_ + 1,
+                                       .sources = static_cast<uint32_t>(sources.size()),
+                                       .count = count,
+                                       .noise = noise};
+    batch_.operand[operands_] = sink;
+    std::ranges::copy(sources, &batch_.operand[operands_ + 1]);
+    operands_ += needed;
+    values_ += count;
+    return {};
+}
+
+Done KernelLauncher::flush() {
+    if (batch_.tensors == 0) return {};
+    batch_.op = shape_->op;
+    batch_.divisor = shape_->divisor;
+    batch_.call = call_;
+    const uint64_t blocks =
+        std::clamp<uint64_t>((values_ + block_values - 1) / block_values, 1, most_blocks_);
+    const KernelId kernel = shape_->kernel;
+    const Batch batch = batch_;
+    batch_.tensors = 0;
+    operands_ = 0;
+    values_ = 0;
+    return launch_(device_, kernel, static_cast<unsigned>(blocks), batch);
+}
+
+} // namespace qccl

@@ -1,0 +1,62 @@
+// The table of kernels that every tier and every device provides. The engine calls the kernels of
+// such a table; `kernels` has the tables (kernels/cpu/cpu_tiers.hpp). Any thread may call; no call
+// blocks. All operands are plain memory. Sources and destinations must not overlap unless they are
+// equal. On every tier the bytes are those of WIRE.md; the scalar reference is the definition.
+#pragma once
+
+#include "base/types.hpp"
+#include "codec/chunk.hpp"
+#include "codec/codec.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace qccl {
+
+// Part of a chunk: elements [begin, begin + count) of its `whole` elements. The kernels' `payload`
+// is where the sections of the whole chunk start. begin is a multiple of grain(codec); so is count,
+// unless the range ends the chunk.
+struct ChunkRange {
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout =
+        nullptr;                       // payload_layout(*codec, type, whole); the caller keeps it
+    DataType type = DataType::float32; // the tensor's
+    uint64_t whole = 0;
+    uint64_t begin = 0;
+    uint64_t count = 0;
+};
+
+// An implementation of the kernels. The numbers are also the bits of the masks with which QCCL_TIER
+// and the tests choose. `generic` is the vector code on emulated vectors of 128 bits, for every
+// processor; a processor may lack sse4 and the tiers above it. The last tier that runs is the best.
+enum class Tier : uint8_t { scalar, generic, sse4, avx2, avx512, neon, sve };
+inline constexpr std::array<const char *, 7> tier_names{"scalar", "generic", "sse4", "avx2",
+                                                        "avx512", "neon",    "sve"};
+static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
+constexpr const char *name(Tier tier) { return tier_names[static_cast<size_t>(tier)]; }
+constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
+
+// `in` and `out` name the format of plain values: the tensor's type or its accumulator's type.
+struct Kernels {
+    Tier tier;
+
+    void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload);
+    void (*decode)(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
+                   bool streams);
+    // accumulator = accumulator op decoded; accumulators have the type accumulator_of(range.type).
+    void (*decode_add)(const ChunkRange &range, RedOp op, const std::byte *payload,
+                       void *accumulator);
+
+    // accumulator = accumulator op value; avg adds here and divides in `divide`.
+    void (*reduce)(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
+                   const void *src, size_t count);
+    // Converts with one rounding; copies bits between equal types. `streams` requests stores that
+    // bypass the cache, for a destination that is not read again soon.
+    void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
+    // accumulator /= ranks, for avg: true division; integers truncate toward zero.
+    void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
+};
+
+} // namespace qccl

@@ -1,0 +1,112 @@
+// Operations: what the steps of a schedule become once codec and type are known. An Op names
+// operands without addresses; the compiler of programs writes Ops. A TileStep is an operation with
+// addresses. run_whole and run_tiles run TileSteps on the host over ranges of elements: one
+// operation over all elements, or several together tile by tile, so that one finds in the L1 cache
+// what the one before has left there. The task executor and the fast path use them. The caller owns
+// all memory; any thread; nothing blocks.
+#pragma once
+
+#include "base/types.hpp"
+#include "device/kernels.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+// ---- Without addresses
+
+// Where an operation reads or stores values.
+struct OperandRef {
+    enum class Kind : uint8_t {
+        none,
+        input,   // of the caller: chunk `index`
+        output,  // of the caller: chunk `index`
+        tile,    // accumulator `index` of a tile: all tiles reuse it, so it stays in the L1 cache
+        segment, // accumulator `index` of the lane, as long as a segment
+        payload, // payload of wire slot `index`
+    };
+
+    Kind kind = Kind::none;
+    uint32_t index = 0;
+
+    constexpr bool is(Kind k) const { return kind == k; }
+    constexpr bool operator==(const OperandRef &) const = default;
+};
+
+// The codec `none` does not exist here: its payload is the values themselves, which operations copy
+// and reduce in place.
+struct Op {
+    enum class What : uint8_t {
+        copy,
+        reduce,       // dst op= src
+        divide,       // dst /= ranks
+        write_header, // writes the header of wire slot dst
+        encode,
+        decode,
+        decode_add,
+    };
+
+    What what = What::copy;
+    bool may_stream = false; // dst is an output that no step reads
+    bool is_inner = false;   // write_header, encode, decode: use the inner tiers' codec
+    DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
+    OperandRef dst, src;
+    uint32_t chunk = 0;
+    // write_header, encode: the key of the noise. noise_rank is another rank than the program's if
+    // several ranks encode the same sum with the same noise.
+    uint32_t ordinal = 0, noise_rank = 0;
+};
+
+// ---- With addresses
+
+// An operation with addresses. Element e of an operand lies at dst + e * dst_stride. Stride 0 marks
+// an accumulator as long as a tile, which every tile starts anew. For encoded bytes the address is
+// the payload's, and the stride is unused.
+struct TileStep {
+    Op::What what = Op::What::copy;
+    bool streams = false;
+    DataType dst_type = DataType::float32, src_type = DataType::float32;
+    std::byte *dst = nullptr;
+    const std::byte *src = nullptr;
+    size_t dst_stride = 0, src_stride = 0;
+    Noise noise; // encode
+    // encode, decode: set if they differ from the context's.
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout = nullptr;
+    // encode: where a tile's bytes are made before they are streamed to dst. decode, decode_add:
+    // where the tile that was just made still lies. See TaskExecutor.
+    std::byte *scratch = nullptr;
+};
+
+// What all steps on a chunk have in common.
+struct TileContext {
+    const Kernels *kernels = nullptr;
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout = nullptr; // of the whole chunk; unused by plain values
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t ranks = 1;
+    uint64_t count = 0; // elements of the chunk
+};
+
+// Two operations on plain values that need no TileStep. copy_plain does nothing if the copy is in
+// place.
+inline void copy_plain(const Kernels &kernels, DataType dst_type, std::byte *dst, DataType src_type,
+                       const std::byte *src, uint64_t count, bool streams) {
+    if (dst == src && dst_type == src_type) return;
+    kernels.copy(dst_type, dst, src_type, src, count, streams);
+}
+inline void reduce_plain(const TileContext &context, std::byte *sum, DataType src_type,
+                         const std::byte *src, uint64_t count) {
+    context.kernels->reduce(context.op, accumulator_of(context.type), sum, src_type, src, count);
+}
+
+// Runs one step over the whole chunk. The step must have no scratch.
+void run_whole(const TileContext &context, const TileStep &step);
+
+// Runs all steps on a tile of `tile_count` elements, then on the next tile.
+void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile_count);
+
+} // namespace qccl

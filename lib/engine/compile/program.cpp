@@ -1,0 +1,322 @@
+// Compiles an algorithm's schedule: places the codec, fuses and lowers the steps, cuts the call
+// into segments, and derives tasks, operations, dependencies and buffer sizes.
+#include "engine/compile/program.hpp"
+
+#include "base/sizes.hpp"
+#include "base/text.hpp"
+#include "codec/chunk.hpp"
+#include "engine/compile/translate.hpp"
+#include "schedule/lower.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace qccl {
+namespace {
+
+// Bytes of accumulator in a tile. With its sources and destinations a tile leaves space in an L1
+// cache of 32 KiB.
+constexpr size_t tile_bytes = size_t{8} << 10;
+
+CallDescriptor describe(const Work &work) {
+    CallDescriptor descriptor;
+    descriptor.count = work.count;
+    descriptor.collective = work.collective;
+    descriptor.type = work.type;
+    if (reduces(work.collective)) descriptor.op = work.op;
+    if (work.collective == Collective::broadcast) descriptor.root = work.team.root;
+    const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
+    std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
+    const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
+    std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", algorithm.c_str());
+    return descriptor;
+}
+
+// Returns true if the peer is known to be on this rank's host.
+bool is_local(const Work &work, uint32_t peer) {
+    if (!work.team.places) return false;
+    const Partition &hosts = work.team.places->hosts();
+    return hosts.group_of(peer) == hosts.group_of(work.team.rank);
+}
+
+// Returns the most bytes that the step's chunk takes in one instance, encoded. `place` is the slot
+// that the step has it in.
+size_t most_bytes(const Program &program, const Step &step, Slot place) {
+    const Work &work = program.work;
+    const uint64_t count =
+        std::min(program.layout.range(place, step.chunk).count, program.segment_values);
+    return most_encoded_bytes(work.codec_of(step), work.type, count);
+}
+
+// Fills in tasks, operations and dependencies.
+class Compiler {
+public:
+    Compiler(Program &program, const Fused &fused)
+        : program_(program), schedule_(program.schedule),
+          runs_(find_runs(schedule_, program.cut.joins)),
+          accumulators_(place_accumulators(fused, runs_, program.cut.joins)),
+          outputs_read_(read_outputs(schedule_)) {}
+
+    Done run(const Dependencies &dependencies) {
+        program_.tile_buffers = accumulators_.tile_buffers;
+        program_.segment_buffers = accumulators_.segment_buffers;
+        for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
+        find_readers();
+        if (program_.cut.inbox_bytes != 0) find_batches();
+        order(dependencies);
+        const Chunking &cut = program_.cut;
+        program_.may_lend = program_.work.codec.is_lossless() &&
+                            program_.work.inner_codec.is_lossless() && !cut.seals &&
+                            program_.raw_bytes >= cut.lending_bytes;
+        if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
+        return {};
+    }
+
+private:
+    const Step &step(const Task &task) const { return schedule_.steps[task.first]; }
+
+    Done add_task(StepRun run) {
+        const Step &head = schedule_.steps[run.first];
+        Task task{.first = run.first, .last = run.last, .awaited = program_.work.team.rank};
+        if (computes(head.verb)) {
+            const Translation translation{.schedule = &schedule_,
+                                          .accumulators = accumulators_.of,
+                                          .type = program_.work.type,
+                                          .is_lossless = program_.work.codec.is_lossless(),
+                                          .is_inner_lossless =
+                                              program_.work.inner_codec.is_lossless(),
+                                          .rank = program_.work.team.rank,
+                                          .divides = divides()};
+            task.first = static_cast<uint32_t>(program_.ops.size());
+            QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
+            task.last = static_cast<uint32_t>(program_.ops.size());
+        } else {
+            task.kind = head.verb == Verb::send ? Task::Kind::send : Task::Kind::recv;
+            task.awaited = head.peer;
+        }
+        add_uses(run, task);
+        program_.tasks.push_back(task);
+        return {};
+    }
+
+    bool divides() const {
+        const Work &work = program_.work;
+        return reduces(work.collective) && work.op == RedOp::avg && work.team.size > 1;
+    }
+
+    // Appends the wire slots that the run reads, each once.
+    void add_uses(StepRun run, Task &task) {
+        std::vector<uint32_t> &uses = program_.uses;
+        task.uses_first = static_cast<uint32_t>(uses.size());
+        for (uint32_t i = run.first; i < run.last; i++)
+            for (uint32_t k = 0; k < schedule_.steps[i].sources; k++) {
+                const Step &reader = schedule_.steps[i];
+                if (!reader.src.is(SlotKind::wire)) continue;
+                const uint32_t wire = reader.src.index + k;
+                if (std::find(uses.begin() + task.uses_first, uses.end(), wire) == uses.end())
+                    uses.push_back(wire);
+            }
+        task.uses_last = static_cast<uint32_t>(uses.size());
+    }
+
+    void find_readers() {
+        std::vector<Task *> filler(schedule_.wires); // last receive into each; null: own
+        for (Task &task : program_.tasks) {
+            for (uint32_t i = task.uses_first; i < task.uses_last; i++)
+                if (Task *const recv = filler[program_.uses[i]]) recv->readers++;
+            if (task.kind == Task::Kind::recv) filler[step(task).dst.index] = &task;
+        }
+    }
+
+    void find_batches() {
+        const std::vector<uint32_t> place_in_series = places_in_series(schedule_);
+        uint64_t batch_bytes = 0; // of the last batch
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            const Task &task = program_.tasks[i];
+            if (task.kind != Task::Kind::send) continue;
+            const Step &send = step(task);
+            const uint64_t entry = batch_entry_bytes + most_bytes(program_, send, send.src);
+            if (place_in_series[task.first] != 0 && !is_local(program_.work, send.peer) &&
+                batch_bytes + entry <= most_batch_bytes) {
+                program_.tasks[batches_.back().back()].goes_with_next = true;
+                batches_.back().push_back(i);
+                batch_bytes += entry;
+            } else {
+                batches_.push_back({i});
+                batch_bytes = entry;
+            }
+        }
+    }
+
+    // Makes each send of a batch wait for every task before the batch that any of its sends waits
+    // for.
+    void join_batches(std::vector<Order> &orders) const {
+        std::vector<Order> more;
+        std::vector<const std::vector<uint32_t> *> batch_of(program_.tasks.size());
+        for (const std::vector<uint32_t> &batch : batches_)
+            for (const uint32_t task : batch)
+                if (batch.size() > 1) batch_of[task] = &batch;
+        for (const Order &order : orders)
+            if (const auto *const batch = batch_of[order.later])
+                if (order.earlier < batch->front())
+                    for (const uint32_t task : *batch) more.push_back({order.earlier, task});
+        orders.insert(orders.end(), more.begin(), more.end());
+    }
+
+    // Turns the dependencies between steps, and those from shared buffers, into dependencies
+    // between tasks.
+    void order(const Dependencies &dependencies) {
+        std::vector<uint32_t> task_of(schedule_.steps.size());
+        for (uint32_t task = 0; task < runs_.size(); task++)
+            for (uint32_t i = runs_[task].first; i < runs_[task].last; i++) task_of[i] = task;
+
+        std::vector<Order> orders = accumulators_.orders;
+        for (uint32_t i = 0; i < schedule_.steps.size(); i++)
+            for (const uint32_t earlier : dependencies.of(i))
+                if (task_of[earlier] != task_of[i])
+                    orders.push_back({task_of[earlier], task_of[i]});
+        join_batches(orders);
+        std::sort(orders.begin(), orders.end());
+        orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
+
+        program_.waits.assign(program_.tasks.size(), 0);
+        auto order = orders.begin();
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            program_.tasks[i].next_first = static_cast<uint32_t>(program_.next.size());
+            for (; order != orders.end() && order->earlier == i; ++order) {
+                program_.next.push_back(order->later);
+                program_.waits[order->later]++;
+            }
+            program_.tasks[i].next_last = static_cast<uint32_t>(program_.next.size());
+        }
+    }
+
+    Program &program_;
+    const Schedule &schedule_;
+    const std::vector<StepRun> runs_;
+    const AccumulatorPlacement accumulators_;
+    const std::vector<bool> outputs_read_;
+    // Sends whose messages go as one; each send is in one batch.
+    std::vector<std::vector<uint32_t>> batches_;
+};
+
+// A codec's blocks may be far larger than the values that there are.
+uint64_t most_segment_values(const Layout &layout, const Geometry &geometry) {
+    const uint64_t least = grain(Codec());
+    return std::min(geometry.segment, std::max(least, round_up(layout.largest(), least)));
+}
+
+uint64_t find_tile(const Work &work, const Chunking &cut, uint64_t segment, uint64_t grain) {
+    if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins ||
+        cut.whole_tiles)
+        return segment;
+    const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
+    return std::min(segment, std::max(grain, target / grain * grain));
+}
+
+size_t find_tile_payload(const Work &work, uint64_t tile) {
+    constexpr size_t most_bytes = size_t{1} << 20;
+    const size_t bytes = most_encoded_bytes(work.codec, work.type, tile);
+    return bytes <= most_bytes ? bytes : 0;
+}
+
+// Returns the bytes of one send in all instances.
+uint64_t message_bytes(const Program &program, const Step &send) {
+    const Work &work = program.work;
+    if (program.bound) return program.bound->message_bytes(send.chunk);
+    const uint64_t count = program.layout.range(send.src, send.chunk).count;
+    const uint64_t segment = program.geometry.segment;
+    const uint64_t full = count / segment, rest = count % segment;
+    const uint64_t empty = program.geometry.instances - full - (rest != 0 ? 1 : 0);
+    const Codec &codec = work.codec_of(send);
+    return full * encoded_bytes(codec, work.type, segment) +
+           (rest != 0 ? encoded_bytes(codec, work.type, rest) : 0) + empty * header_bytes;
+}
+
+void measure_buffers(Program &program) {
+    const Work &work = program.work;
+    const uint64_t block = work.count * type_bytes(work.type);
+    const bool scatters = work.collective == Collective::reduce_scatter;
+    const bool gathers = work.collective == Collective::all_gather;
+    program.raw_bytes = block * parts_of(work.collective, work.team.size);
+    program.send_bytes = gathers ? block : program.raw_bytes;
+    program.recv_bytes = scatters ? block : program.raw_bytes;
+}
+
+void count_wire_bytes(Program &program) {
+    for (const Step &step : program.schedule.steps)
+        if (step.verb == Verb::send) program.wire_bytes += message_bytes(program, step);
+}
+
+// Makes sure that messages from other hosts have receive buffers, if necessary with fewer lanes. A
+// rank chooses its own number of instances in flight, so ranks that hold different numbers of
+// messages may have different numbers of lanes.
+Done fit_inbox(Program &program) {
+    Geometry &geometry = program.geometry;
+    const Chunking &cut = program.cut;
+    const uint64_t rooms = program.rooms();
+    if (rooms > cut.slots)
+        return Error::make(Code::invalid_argument,
+                           "%llu messages come from other hosts, and there are %u slots for them",
+                           static_cast<unsigned long long>(rooms), cut.slots);
+    program.overflows = geometry.arena_bytes > cut.outbox_bytes;
+    if (rooms == 0) return {};
+    const uint64_t fitting =
+        std::min<uint64_t>(cut.inbox_bytes / (rooms * geometry.wire_bytes), cut.slots / rooms);
+    program.overflows |= fitting == 0;
+    geometry.lanes = static_cast<uint32_t>(
+        std::clamp<uint64_t>(fitting, 1, std::max<uint64_t>(geometry.lanes, 1)));
+    return {};
+}
+
+} // namespace
+
+std::vector<ByteRange> overflow_places(const Program &program) {
+    const Work &work = program.work;
+    std::vector<ByteRange> places(program.schedule.outbox + program.rooms());
+    for (const Step &step : program.schedule.steps) {
+        const bool comes = step.verb == Verb::recv;
+        if (!comes && step.verb != Verb::encode) continue;
+        if (step.dst.index >= places.size() || (comes && is_local(work, step.peer))) continue;
+        size_t &bytes = places[step.dst.index].bytes;
+        bytes = std::max(bytes, most_bytes(program, step, step.dst));
+    }
+    size_t end = 0;
+    for (ByteRange &place : places) {
+        place.offset = end;
+        end += round_up(place.bytes, wire_alignment);
+    }
+    return places;
+}
+
+Result<Program> compile(const Schedule &author, const Work &work, const Chunking &cut) {
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    Fused fused = fuse(placed);
+    const Dependencies dependencies = lower(fused.schedule);
+    const Layout layout(work.collective, work.count, work.team, author.chunks,
+                        grain(work.codec, work.inner_codec));
+    QCCL_TRY(const Geometry geometry,
+             qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.inner_codec, work.type),
+                       limits_of(cut)));
+
+    Program program{.work = work,
+                    .cut = cut,
+                    .descriptor = describe(work),
+                    .fingerprint = 0,
+                    .schedule = fused.schedule,
+                    .layout = layout,
+                    .geometry = geometry};
+    program.fingerprint = program.descriptor.hash();
+    QCCL_TRY(fit_inbox(program));
+    program.segment_values = most_segment_values(layout, geometry);
+    program.tile = find_tile(work, cut, program.segment_values, layout.grain());
+    program.tile_payload_bytes = find_tile_payload(work, program.tile);
+    measure_buffers(program);
+    QCCL_TRY(Compiler(program, fused).run(dependencies));
+    QCCL_TRY(program.bound, bind(program));
+    count_wire_bytes(program);
+    return program;
+}
+
+} // namespace qccl

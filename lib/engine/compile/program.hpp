@@ -1,0 +1,118 @@
+// A program is a schedule bound to one collective on a given number of values of one type with one
+// codec; everything that does not depend on the bytes is worked out. It never changes and serves
+// every call of the same shape. Communicators compile and cache programs, and the engine runs them.
+// compile() is a pure function; any thread may read a program.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/sizes.hpp"
+#include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "engine/compile/chunking.hpp"
+#include "engine/compile/fast_path.hpp"
+#include "engine/compile/ops.hpp"
+#include "engine/compile/translate.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/shape.hpp"
+#include "transport/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+// The work of a call. Everything but `team.rank` must be equal on all ranks.
+struct Work {
+    Collective collective = Collective::all_reduce;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum; // collectives that do not reduce ignore it
+    Codec codec;           // must have passed check_codec
+    Codec inner_codec;     // of unfinished values below the outermost tier; likewise checked
+    uint64_t count = 0;    // as in the C API: per rank for reduce-scatter and all-gather
+    Team team;
+    std::string algorithm; // its spec; shown, and compared between ranks
+
+    // Returns the codec that encodes the step's bytes.
+    const Codec &codec_of(const Step &step) const {
+        return step.has(Step::inner) ? inner_codec : codec;
+    }
+};
+
+// What the engine issues at once: a send, a receive, or operations on one chunk that run together
+// tile by tile.
+struct Task {
+    enum class Kind : uint8_t { send, recv, work };
+
+    Kind kind = Kind::work;
+    // work: Program::ops [first, last); send and recv: `first` is the step.
+    uint32_t first = 0, last = 0;
+    // Program::next [next_first, next_last): the tasks that wait for this one.
+    uint32_t next_first = 0, next_last = 0;
+    // Program::uses [uses_first, uses_last): the wire slots that the task reads.
+    uint32_t uses_first = 0, uses_last = 0;
+    uint32_t readers = 0;        // recv: how many tasks read the message
+    bool goes_with_next = false; // send: another send to that peer follows, and both are small
+    uint32_t awaited = 0; // for waits: the peer, or this rank if it needs one of its own slots
+};
+
+struct CallGuard;
+
+struct Program {
+    Work work;
+    Chunking cut;
+    CallDescriptor descriptor; // without the call's number and tag
+    uint64_t fingerprint = 0;  // the descriptor's hash
+    // What the caller asked the planner for. Only traces show it.
+    std::string asked_codec = "none", asked_algorithm = "auto";
+    uint64_t asked_hash = 0; // hash of both
+    Schedule schedule{};     // placed, fused and lowered
+    Layout layout;
+    Geometry geometry;
+
+    std::vector<Task> tasks{};     // in the schedule's order
+    std::vector<uint32_t> waits{}; // by task: how many tasks must be done before
+    std::vector<uint32_t> next{}, uses{};
+    std::vector<Op> ops{};
+    uint64_t segment_values = 0; // most elements in a segment; a multiple of the smallest grain
+    uint64_t tile = 0;           // elements in a tile
+    // Payload bytes of a tile that is encoded by itself; 0: it would not fit the caches, so tiles
+    // are not encoded by themselves.
+    size_t tile_payload_bytes = 0;
+    uint32_t tile_buffers = 0;              // accumulators as long as a tile, for the rank
+    uint32_t segment_buffers = 0;           // accumulators as long as a segment, for each lane
+    std::optional<FastPathProgram> bound{}; // set if the call takes the fast path
+    // Peers may read the caller's buffers in place.
+    bool may_lend = false;
+    std::vector<Lendable> lendable{}; // if may_lend: by Op::ordinal of encodes
+
+    // Returns the number of receive buffers that a lane needs: one for each message that it may
+    // hold, if ranks are on several hosts, else 0.
+    uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
+
+    // The wire slots do not fit the transport's outbox or inbox. The program then has one lane, and
+    // the call gets memory of its own.
+    bool overflows = false;
+
+    uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
+    uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
+    uint64_t wire_bytes = 0; // sent by this rank in a call, headers included, once per receiver
+
+    // What the communicator does about the call's error; the engine ignores it. Null: nothing.
+    std::shared_ptr<const CallGuard> guard{};
+
+    std::string notice{}; // told to the caller once, on how the call runs; mostly empty
+};
+
+// Returns where a call that overflows puts its wire slots, one behind the other, each as large as
+// its messages can get. Messages from ranks of the same host get no bytes.
+std::vector<ByteRange> overflow_places(const Program &program);
+
+// Compiles the schedule that an algorithm has written: places the codec, joins steps, cuts the
+// call, derives dependencies, and places the accumulators. The error (invalid_argument) says what
+// does not fit.
+Result<Program> compile(const Schedule &author, const Work &work, const Chunking &cut);
+
+} // namespace qccl

@@ -1,0 +1,70 @@
+// The GPU side of a rank's lanes: their streams, the launcher of each, and the tasks that a lane
+// has not finished. The engine and the interpreter use it, on one thread at a time. Only drain()
+// and the destructor block.
+#pragma once
+
+#include "device/device.hpp"
+#include "device/kernel_launcher.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+class GpuLanes {
+public:
+    explicit GpuLanes(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+    GpuLanes(const GpuLanes &) = delete;
+    // No launched work is running when this returns.
+    ~GpuLanes() { drain(); }
+
+    // Creates the streams, which lanes take in turn. A driver may let the creation of a stream wait
+    // for streams that wait for calls, so this must not happen in a call. An error is the GPU's.
+    Done open();
+    // Creates lanes until there are at least `lanes`. An error is the GPU's.
+    Done prepare(uint32_t lanes);
+
+    KernelLauncher &launcher(uint32_t lane) { return lanes_[lane]->launcher; }
+    // Returns true if the lane has an event left for one more task.
+    bool has_room(uint32_t lane) const { return lanes_[lane]->under_way.size() < most_under_way; }
+    // Starts `task`: all launches of the lane since the last start belong to it.
+    Done start(uint32_t lane, uint32_t task);
+    // Returns the lane's next finished task, in the order of their starts. Nothing if it still
+    // runs, or if there is none. An error is the stream's.
+    Result<std::optional<uint32_t>> take_done(uint32_t lane);
+    // Bytes that the kernels of all lanes have moved so far.
+    uint64_t moved_bytes() const;
+    bool is_busy() const { return under_way_ != 0; }
+
+    // Waits for all launched work, and forgets its tasks.
+    void drain();
+
+private:
+    // As many as calls have lanes unless a person asks for more.
+    static constexpr size_t streams_kept = 4;
+    // Enough for the GPU to have its next task when one ends.
+    static constexpr size_t most_under_way = 8;
+
+    struct Lane {
+        Lane(KernelLauncher::Launch launch, unsigned most_blocks)
+            : launcher(launch, this, most_blocks) {}
+
+        Gpu *gpu = nullptr;
+        GpuStream stream = nullptr;
+        std::vector<GpuEvent> marks;    // task n of the lane has event n mod most_under_way
+        std::deque<uint32_t> under_way; // tasks, oldest first
+        uint64_t started = 0, done = 0;
+        KernelLauncher launcher;
+    };
+    static Done launch(void *lane, KernelId kernel, unsigned blocks, const Batch &batch);
+
+    std::shared_ptr<Gpu> gpu_;
+    std::vector<OwnStream> streams_; // lane n has stream n mod streams_kept
+    std::vector<std::unique_ptr<Lane>> lanes_;
+    uint64_t under_way_ = 0;
+};
+
+} // namespace qccl

@@ -1,0 +1,208 @@
+// Chooses the path of a call, the fast path over eager slots or the interpreter, and traces the
+// call. Converts ticks to nanoseconds by the two clocks' progress since the counters were made.
+#include "engine/run/engine.hpp"
+
+#include "base/sizes.hpp"
+#include "base/text.hpp"
+#include "engine/run/interpreter.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace qccl {
+
+// ---- Counters
+
+namespace {
+
+uint64_t steady_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+} // namespace
+
+Counters::Counters() : first_ticks_(ticks_now()), first_ns_(steady_ns()) {}
+
+Counts Counters::read() const {
+    const double ticks = static_cast<double>(ticks_now() - first_ticks_);
+    const double ns_per_tick = ticks > 0 ? static_cast<double>(steady_ns() - first_ns_) / ticks : 1;
+    const auto ns = [&](const Counter &counter) {
+        return static_cast<uint64_t>(static_cast<double>(counter.get()) * ns_per_tick);
+    };
+    return {.calls = calls.get(),
+            .raw_bytes = raw_bytes.get(),
+            .wire_bytes = wire_bytes.get(),
+            .lent_bytes = lent_bytes.get(),
+            .encode_ns = ns(encode_ticks),
+            .copy_ns = ns(copy_ticks),
+            .wait_ns = ns(wait_ticks),
+            .wire_ns = ns(wire_ticks),
+            .network_ns = 0,
+            .device_bytes = device_bytes.get()};
+}
+
+// ---- Engine
+
+// Fast-path calls refresh the windows only once in so many calls: a refresh reads cache lines that
+// peers write, and so small a call feels that.
+static constexpr uint64_t calls_between_looks = 64;
+
+bool is_in_place(const Program &program, const Call &call) {
+    const auto send = reinterpret_cast<uintptr_t>(call.send);
+    const auto recv = reinterpret_cast<uintptr_t>(call.recv);
+    return send < recv + program.recv_bytes && recv < send + program.send_bytes;
+}
+
+// The accumulators of a large call are not worth keeping. Allocating memory on a GPU is so slow
+// that the engine keeps more of it there.
+static void give_back(EngineMemory &memory) {
+    const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
+    for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
+        if (each->bytes() > most_kept) *each = {};
+}
+
+Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
+                 uint32_t lanes) {
+    const Work &work = program.work;
+    QCCL_TRY(memory.gpu->prepare(lanes));
+    // Fast-path programs have no segments.
+    const uint64_t count = program.bound ? work.count : program.segment_values;
+    const size_t needed = KernelLauncher::scratch_bytes(work.codec, work.type, count);
+    const size_t each = round_up(needed, gpu_alignment);
+    QCCL_TRY(grow(memory.scratch, device, lanes * each));
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        memory.gpu->launcher(lane).use_scratch({memory.scratch.data() + lane * each, each});
+    return {};
+}
+
+Done Engine::open_gpu() {
+    QCCL_TRY(memory_.gpu->open());
+    if (options_.device_eager_slots.by_rank.empty()) return {};
+    QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_eager_slots));
+    return {};
+}
+
+Done Engine::run(const Program &program, const Call &call) {
+    if (options_.tracer) return run_traced(program, call);
+    NoTrace none;
+    return run_with(program, call, none);
+}
+
+namespace {
+
+// Begins a traced call, and ends it in the trace however the call ends.
+class TracedCall {
+public:
+    TracedCall(CallTracer &tracer, const CallTracer::CallStart &call)
+        : tracer_(tracer), has_steps_(tracer.begin(call)) {}
+    TracedCall(const TracedCall &) = delete;
+    ~TracedCall() { tracer_.end(!is_done_); }
+
+    bool has_steps() const { return has_steps_; }
+    void done() { is_done_ = true; }
+
+private:
+    CallTracer &tracer_;
+    const bool has_steps_;
+    bool is_done_ = false;
+};
+
+} // namespace
+
+Done Engine::run_traced(const Program &program, const Call &call) {
+    CallTracer &tracer = *options_.tracer;
+    TracedCall traced(tracer, {.number = call.number,
+                               .tag = call.tag,
+                               .shape = traced_shape(tracer, program),
+                               .queued = call.queued});
+    NoTrace none;
+    StepTrace steps(tracer, program, call.number);
+    QCCL_TRY(traced.has_steps() ? run_with(program, call, steps) : run_with(program, call, none));
+    traced.done();
+    return {};
+}
+
+// All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
+// out at once: the descriptor compares the tag.
+static CallDescriptor with_tag(const Program &program, uint64_t tag) {
+    CallDescriptor descriptor = program.descriptor;
+    const std::string text = shortened(program.asked_codec + " of tag " + std::to_string(tag),
+                                       sizeof descriptor.codec - 1);
+    std::ranges::fill(descriptor.codec, '\0');
+    text.copy(descriptor.codec, text.size());
+    return descriptor;
+}
+
+template <class Trace>
+Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
+    if (!program.bound || call.number % calls_between_looks == 0) transport_.refresh_windows();
+    const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
+    const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_eager_slot
+                                                         : Transport::Publishes::at_once;
+    QCCL_TRY(call.sampled_nmse
+                 ? transport_.begin(with_tag(program, call.tag), numbers, call.timeout, publishes)
+                 : transport_.begin(program.descriptor, numbers, call.timeout, publishes));
+    memory_.last_call = call.number;
+    QCCL_TRY(program.bound ? run_fast_path_call(program, call, trace)
+                           : run_tasks(program, call, trace));
+    QCCL_TRY(transport_.end());
+    counters_.calls.add(1);
+    counters_.raw_bytes.add(program.raw_bytes);
+    counters_.wire_bytes.add(program.wire_bytes);
+    return {};
+}
+
+template <class Trace>
+Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
+    // An in-place sum stores into cache lines that have just been read as operands, so bypassing
+    // the cache would not pay.
+    const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
+    const bool streams =
+        program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
+    const auto run = [&] {
+        return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace)
+            .run();
+    };
+    QCCL_TRY(memory_.gpu ? on_gpu(run) : run());
+    give_back(memory_);
+    return {};
+}
+
+template <class Run> Done Engine::on_gpu(Run run) {
+    const uint64_t moved_before = memory_.gpu->moved_bytes();
+    const Done done = run();
+    // After an error the caller may free its buffers, so no kernel may be running.
+    if (!done) memory_.gpu->drain();
+    counters_.device_bytes.add(memory_.gpu->moved_bytes() - moved_before);
+    return done;
+}
+
+template <class Trace>
+Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace &trace) {
+    if (const uint64_t bytes = program.bound->sum_bytes)
+        QCCL_TRY(grow(memory_.segments, device_, bytes));
+    memory_.lines.resize(program.work.team.size);
+    const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),
+                             .recv = static_cast<std::byte *>(call.recv),
+                             .sum = memory_.segments.data(),
+                             .number = call.number,
+                             .noise_seed = call.noise_seed,
+                             .lines = memory_.lines};
+    if (memory_.gpu)
+        return on_gpu([&] { return run_gpu_fast_path(program, bound, trace.for_gpu()); });
+    return run_fast_path(transport_, *device_.kernels, program, bound, trace);
+}
+
+Done Engine::run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace) {
+    QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
+    return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
+}
+
+Done Engine::await_readers() {
+    if (memory_.device_outbox.empty() || memory_.last_call == 0) return {};
+    return transport_.await_ended(memory_.last_call);
+}
+
+} // namespace qccl

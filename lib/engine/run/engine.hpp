@@ -1,0 +1,186 @@
+// The engine runs programs: it moves and computes the bytes that a program's steps name, in an
+// order that their dependencies allow. Communicators use it for every call, on one thread at a
+// time. A call blocks only in the transport, which detects failures. The counters say what the
+// engine has done so far: calls, bytes, and where the time went. Only the thread that runs calls
+// writes the counters; any thread may read them, without blocking.
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "device/device.hpp"
+#include "engine/compile/ops.hpp"
+#include "engine/compile/program.hpp"
+#include "engine/run/gpu_fast_path.hpp"
+#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/step_trace.hpp"
+#include "engine/run/store_choice.hpp"
+#include "transport/transport.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// ---- Counters
+
+struct Counts {
+    uint64_t calls = 0;
+    uint64_t raw_bytes = 0;  // values passed to the calls
+    uint64_t wire_bytes = 0; // sent, headers included, once per receiver
+    uint64_t lent_bytes = 0; // part of wire_bytes: read by peers in the caller's memory
+    uint64_t encode_ns = 0;
+    uint64_t copy_ns = 0; // copying, reducing and decoding
+    uint64_t wait_ns = 0;
+    uint64_t wire_ns = 0;      // sending and receiving messages
+    uint64_t network_ns = 0;   // part of wait_ns and wire_ns: moving bytes between hosts
+    uint64_t device_bytes = 0; // read and written by a GPU's kernels
+};
+
+// A counter with one writer: an addition is a load and a store, not a locked instruction.
+class Counter {
+public:
+    void add(uint64_t amount) {
+        value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    }
+    uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<uint64_t> value_{0};
+};
+
+class Counters {
+public:
+    Counters();
+
+    Counter calls, raw_bytes, wire_bytes, lent_bytes, device_bytes;
+    Counter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
+
+    // Returns all counts except network_ns, which the transport counts. Ticks become nanoseconds by
+    // the progress of both clocks since the counters were made.
+    Counts read() const;
+
+private:
+    const uint64_t first_ticks_;
+    const uint64_t first_ns_;
+};
+
+// ---- Engine
+
+// The values that change between calls of one program.
+struct Call {
+    // Buffers, as in the C API; NULL where `count` is 0 or the rank gives or gets nothing. In-place
+    // calls pass the same memory twice (reduce-scatter: recv == send + rank * count; all-gather:
+    // send == recv + rank * count; other collectives: send == recv).
+    const void *send = nullptr;
+    void *recv = nullptr;
+    // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.
+    uint64_t number = 0;
+    uint64_t captured = 0;   // number of the captured call, as in CallDescriptor
+    uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
+    uint64_t tag = 0;        // the caller's, shown in errors
+    uint64_t queued = 0;     // ticks when the call was given to a stream, for traces; 0: to none
+    std::chrono::nanoseconds timeout{0}; // for peers that live but do not come; 0: no limit
+    // Set for calls with a guard, in the format of nmse_word. In: the error that this rank has
+    // found in its own values. Out, if the call succeeds: the largest error of all ranks. Such
+    // calls never use the fast path. Null: the call has no guard.
+    uint16_t *sampled_nmse = nullptr;
+};
+
+// Returns true if the receive buffer overlaps the send buffer.
+bool is_in_place(const Program &program, const Call &call);
+
+struct EngineOptions {
+    // Calls whose vectors, of all ranks together, have more bytes store their results past the
+    // cache, which the results would only flush. With inputs and results, a last-level cache of 32
+    // MiB is then full (Zen 4: at half this size, storing through the cache takes two thirds of the
+    // time; at twice this size both ways take the same time, or through the cache longer).
+    uint64_t streaming_bytes = uint64_t{16} << 20;
+    // GPU memory as large as the transport's outbox, which all ranks have exposed to each other
+    // (Transport::use_device_memory). Payloads lie in it. Empty: payloads lie in the outbox.
+    std::span<std::byte> device_outbox{};
+    // Eager slots in GPU memory, which all ranks have exposed too. Fast-path programs use them.
+    DeviceEagerSlots device_eager_slots{};
+    // Is told of every call and outlives the engine. Null: calls are not traced.
+    CallTracer *tracer = nullptr;
+};
+
+// The memory that calls run in. The engine keeps it between calls.
+struct EngineMemory {
+    DeviceMemory tiles;    // accumulators of the current tile
+    DeviceMemory scratch;  // payload of the current tile; on a GPU: scratch memory of the kernels
+    DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
+    std::vector<PipelineSlot> lanes;
+    std::vector<TileStep> steps; // of the current task
+    std::vector<const std::byte *> lines;
+    StoreChoices stores;
+    // Fingerprints of programs whose first call all ranks have begun together. A hash table: a
+    // newer program replaces an older one in the same place.
+    std::array<uint64_t, 64> agreed{};
+    // How the outbox and the inbox are cut now. The bytes of a slot may move only while no peer
+    // reads any slot.
+    uint64_t slot_bytes = 0;
+    uint32_t used_slots = 0, used_recv_buffers = 0;
+    uint64_t last_call = 0;                 // number of the last call that has begun
+    std::span<std::byte> device_outbox;     // as in EngineOptions
+    std::unique_ptr<GpuFastPath> gpu_lines; // null without eager slots in GPU memory
+    // GPU only. The last member, so that no kernel is running when the other members end.
+    std::unique_ptr<GpuLanes> gpu;
+};
+
+// Prepares streams and kernel scratch memory for `lanes` lanes of the program. An error is the
+// GPU's.
+Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
+                 uint32_t lanes);
+
+class Engine {
+public:
+    // `transport` must outlive the engine.
+    Engine(Transport &transport, const Device &device, const EngineOptions &options)
+        : transport_(transport), device_(device), options_(options) {
+        if (device.gpu) memory_.gpu = std::make_unique<GpuLanes>(device.gpu);
+        memory_.device_outbox = options.device_outbox;
+    }
+
+    // Creates what calls need on the GPU and must not create themselves, because a driver may let
+    // that wait for streams that wait for calls. Once, before the first call; an error is the
+    // GPU's.
+    Done open_gpu();
+
+    // Runs the call to its end; one thread at a time. All ranks must run programs compiled for the
+    // same work and cut, in the same order. After an error recv is undefined, and the caller must
+    // fail the transport, because the other ranks wait for this rank.
+    Done run(const Program &program, const Call &call);
+
+    // Waits until no peer reads this rank's GPU memory. Fails if the communicator has failed. Call
+    // it between calls only.
+    Done await_readers();
+
+    // Returns all counts. Any thread, any time; does not block.
+    Counts counts() const {
+        Counts counts = counters_.read();
+        counts.network_ns = static_cast<uint64_t>(transport_.network_time().count());
+        return counts;
+    }
+
+private:
+    template <class Run> Done on_gpu(Run run);
+    Done run_traced(const Program &program, const Call &call);
+    template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);
+    template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
+    template <class Trace>
+    Done run_fast_path_call(const Program &program, const Call &call, Trace &trace);
+    Done run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace);
+
+    Transport &transport_;
+    const Device device_;
+    const EngineOptions options_;
+    EngineMemory memory_;
+    Counters counters_;
+};
+
+} // namespace qccl

@@ -1,0 +1,300 @@
+// Builds the fast-path form of a program, and runs it over the transport's eager slots on the host.
+#include "engine/compile/fast_path.hpp"
+
+#include "base/sizes.hpp"
+#include "codec/chunk.hpp"
+#include "codec/codec.hpp"
+#include "engine/compile/program.hpp"
+#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/step_trace.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+namespace {
+
+using Base = EagerOperand::Base;
+
+// Chunks start at their own cache line.
+constexpr uint64_t chunk_alignment = 64;
+
+// Lays out the chunks of an eager slot: every slot holds all chunks in order. For an all-gather a
+// slot holds only its own rank's chunk. `end` becomes the end of the last chunk.
+std::vector<EagerChunk> place_chunks(const Program &program, uint64_t &end) {
+    const Work &work = program.work;
+    std::vector<EagerChunk> chunks(program.layout.chunks());
+    for (uint32_t c = 0; c < chunks.size(); c++) {
+        const ElementRange range = program.layout.range({}, c);
+        const uint64_t bytes = work.codec.is_lossless()
+                                   ? range.count * type_bytes(work.type)
+                                   : encoded_bytes(work.codec, work.type, range.count);
+        const uint64_t offset = work.collective == Collective::all_gather ? 0 : end;
+        chunks[c] = {.count = range.count,
+                     .index = range.index,
+                     .offset = offset,
+                     .bytes = bytes,
+                     .layout = payload_layout(work.codec, work.type, range.count)};
+        end = offset + round_up(bytes, chunk_alignment);
+    }
+    return chunks;
+}
+
+class FastPathBuilder {
+public:
+    // All ranks run the same phases, so a receive after this rank's first encode of a computed
+    // value belongs to the second exchange.
+    explicit FastPathBuilder(const Program &program)
+        : program_(program),
+          wire_sources_(program.schedule.wires, {.peer = program.work.team.rank}) {
+        uint32_t exchange = 0;
+        for (const Step &step : program.schedule.steps) {
+            if (step.verb == Verb::recv)
+                wire_sources_[step.dst.index] = {.peer = step.peer, .exchange = exchange};
+            if (step.verb != Verb::encode || step.src.is(SlotKind::input)) continue;
+            exchange = 1;
+            wire_sources_[step.dst.index].exchange = exchange;
+        }
+        fast_path_.stages.resize(exchange + 2);
+    }
+
+    Result<std::optional<FastPathProgram>> bind() {
+        const Chunking &cut = program_.cut;
+        if (cut.eager_slot_bytes == 0 || cut.seals) return {std::nullopt};
+        uint64_t end = 0;
+        fast_path_.chunks = place_chunks(program_, end);
+        if (end > cut.eager_slot_bytes) return {std::nullopt};
+        if (fast_path_.exchanges() > cut.eager_exchanges)
+            return Error::make(Code::internal_error,
+                               "%s sends what it does not have from the start, which lines cannot",
+                               program_.work.algorithm.c_str());
+        for (const Op &op : program_.ops) QCCL_TRY(add(op));
+        if (fast_path_.exchanges() == 1) sum_in_output(fast_path_.stages.back());
+        return {std::move(fast_path_)};
+    }
+
+private:
+    Done add(const Op &op) {
+        const bool writes_line = op.dst.is(OperandRef::Kind::payload);
+        // Headers of plain values are left out; see FastPathProgram.
+        if (op.what == Op::What::write_header && program_.work.codec.is_lossless()) return {};
+        QCCL_TRY(const EagerOperand dst, place(op.dst, op));
+        QCCL_TRY(const EagerOperand src, place(op.src, op));
+        fast_path_.stages[stage_of(op)].push_back({.what = op.what,
+                                                   .dst_type = op.dst_type,
+                                                   .src_type = op.src_type,
+                                                   .dst = dst,
+                                                   .src = src,
+                                                   .chunk = op.chunk,
+                                                   .ordinal = op.ordinal,
+                                                   .noise_rank = op.noise_rank});
+        const EagerChunk &chunk = fast_path_.chunks[op.chunk];
+        if (writes_line)
+            fast_path_.eager_slot_bytes =
+                std::max(fast_path_.eager_slot_bytes, chunk.offset + chunk.bytes);
+        return {};
+    }
+
+    // An operation that neither writes nor reads an eager slot belongs to the sum, in stage 1.
+    uint32_t stage_of(const Op &op) const {
+        if (op.dst.is(OperandRef::Kind::payload)) return wire_sources_[op.dst.index].exchange;
+        return op.src.is(OperandRef::Kind::payload) ? wire_sources_[op.src.index].exchange + 1 : 1;
+    }
+
+    Result<EagerOperand> place(const OperandRef &at, const Op &op) {
+        const uint64_t bytes = type_bytes(program_.work.type);
+        const auto offset = [&](Slot slot) {
+            return program_.layout.range(slot, op.chunk).offset * bytes;
+        };
+        switch (at.kind) {
+        case OperandRef::Kind::input:
+            return EagerOperand{.base = Base::send, .offset = offset(input(at.index))};
+        case OperandRef::Kind::output:
+            return EagerOperand{.base = Base::recv, .offset = offset(output(at.index))};
+        case OperandRef::Kind::payload:
+            return EagerOperand{.base = Base::eager_slot,
+                                .rank = wire_sources_[at.index].peer,
+                                .offset = fast_path_.chunks[op.chunk].offset};
+        case OperandRef::Kind::tile:
+        case OperandRef::Kind::segment: return sum(op.chunk);
+        case OperandRef::Kind::none: break;
+        }
+        return EagerOperand{};
+    }
+
+    Result<EagerOperand> sum(uint32_t chunk) {
+        if (sum_chunk_ && *sum_chunk_ != chunk)
+            return Error::make(Code::internal_error, "%s has several sums, lines serve one",
+                               program_.work.algorithm.c_str());
+        sum_chunk_ = chunk;
+        fast_path_.sum_bytes =
+            fast_path_.chunks[chunk].count * type_bytes(accumulator_of(program_.work.type));
+        return EagerOperand{.base = Base::sum};
+    }
+
+    // Lets a sum of the output's own type grow in the output. That is not possible if an input is
+    // still to be read: the input may lie in the same memory.
+    void sum_in_output(std::vector<EagerOp> &reads) {
+        if (reads.empty()) return;
+        const EagerOp last = reads.back();
+        const bool stores_sum = last.what == Op::What::copy && last.src.base == Base::sum &&
+                                last.dst.base == Base::recv && last.dst_type == last.src_type;
+        const auto needs_care = [&](const EagerOp &op) {
+            const bool is_first = &op == &reads.front();
+            return (op.src.base == Base::send && !is_first) || op.chunk != last.chunk;
+        };
+        if (!stores_sum || std::any_of(reads.begin(), reads.end(), needs_care)) return;
+        reads.pop_back();
+        for (EagerOp &op : reads)
+            if (op.dst.base == Base::sum) op.dst = last.dst;
+        fast_path_.sum_bytes = 0;
+    }
+
+    const Program &program_;
+    struct WireSlotSource {
+        uint32_t peer = 0;     // the rank whose eager slot holds it
+        uint32_t exchange = 0; // the exchange that carries it
+    };
+    std::vector<WireSlotSource> wire_sources_;
+    std::optional<uint32_t> sum_chunk_;
+    FastPathProgram fast_path_;
+};
+
+template <class Trace> class FastPathRun {
+public:
+    FastPathRun(Transport &transport, const Kernels &kernels, const Program &program,
+                const FastPathCall &call, Trace &trace)
+        : transport_(transport), program_(program), fast_path_(*program.bound), call_(call),
+          trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
+          context_{.kernels = &kernels,
+                   .codec = &program.work.codec,
+                   .type = program.work.type,
+                   .op = program.work.op,
+                   .ranks = program.work.team.size} {}
+
+    Done run() {
+        std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
+        const uint32_t rank = program_.work.team.rank;
+        trace_.begin_fast_path();
+        QCCL_TRY(line_, transport_.eager_slot());
+        call_.lines[rank] = line_;
+        for (const EagerOp &op : fast_path_.stages.front()) run(op);
+        trace_.end_work();
+        transport_.publish(fast_path_.eager_slot_bytes);
+        trace_.publish();
+        for (const EagerOp &op : fast_path_.stages.back()) {
+            if (op.src.base == Base::eager_slot && op.src.rank != rank) QCCL_TRY(await(op));
+            run(op);
+        }
+        trace_.end_work();
+        return {};
+    }
+
+private:
+    Done await(const EagerOp &op) {
+        const EagerChunk &chunk = fast_path_.chunks[op.chunk];
+        const std::byte *&line = call_.lines[op.src.rank];
+        if (!line) {
+            trace_.end_work();
+            QCCL_TRY(const auto bytes, transport_.await_eager(op.src.rank));
+            trace_.eager(op.src.rank, bytes.size());
+            if (bytes.size() < chunk.offset + chunk.bytes)
+                return Error::make(Code::damaged_data,
+                                   "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
+                                   bytes.size(), size_t{chunk.offset + chunk.bytes})
+                    .at_rank(op.src.rank);
+            line = bytes.data();
+        }
+        if (header_ == 0) return {};
+        return inspect({line + chunk.offset, chunk.bytes}, {.codec = &program_.work.codec,
+                                                            .type = program_.work.type,
+                                                            .count = chunk.count,
+                                                            .index = chunk.index,
+                                                            .from = op.src.rank});
+    }
+
+    void run(const EagerOp &op) {
+        const EagerChunk &chunk = fast_path_.chunks[op.chunk];
+        trace_.eager_op(op, chunk.count);
+        if (chunk.count == 0 && op.what != Op::What::write_header) return;
+        // Moving plain values of a few bytes takes less time than filling in a TileStep.
+        if (op.what == Op::What::copy)
+            copy_plain(*context_.kernels, op.dst_type, address(op.dst), op.src_type, source(op.src),
+                       chunk.count, false);
+        else if (op.what == Op::What::reduce)
+            reduce_plain(context_, address(op.dst), op.src_type, source(op.src), chunk.count);
+        else
+            run_described(op, chunk);
+    }
+
+    void run_described(const EagerOp &op, const EagerChunk &chunk) {
+        const bool encodes = op.what == Op::What::write_header || op.what == Op::What::encode;
+        const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
+        if (op.what == Op::What::write_header)
+            return write_header(program_.work.codec,
+                                {.type = program_.work.type,
+                                 .count = chunk.count,
+                                 .first_index = chunk.index,
+                                 .noise_key = noise.key,
+                                 .call = noise.call},
+                                line_ + op.dst.offset);
+        context_.layout = &chunk.layout;
+        context_.count = chunk.count;
+        run_whole(context_, {.what = op.what,
+                             .dst_type = op.dst_type,
+                             .src_type = op.src_type,
+                             .dst = address(op.dst),
+                             .src = source(op.src),
+                             .noise = noise});
+    }
+
+    Noise noise_of(const EagerOp &op, const EagerChunk &chunk) const {
+        return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
+                .call = call_.number,
+                .first_index = chunk.index};
+    }
+
+    // Returns where a step writes, which is never another rank's eager slot.
+    std::byte *address(const EagerOperand &place) const {
+        switch (place.base) {
+        case Base::recv: return call_.recv + place.offset;
+        case Base::sum: return call_.sum;
+        case Base::eager_slot: return line_ + place.offset + header_;
+        case Base::send:
+        case Base::none: break;
+        }
+        return nullptr;
+    }
+
+    const std::byte *source(const EagerOperand &place) const {
+        if (place.base == Base::send) return call_.send + place.offset;
+        if (place.base == Base::eager_slot) return call_.lines[place.rank] + place.offset + header_;
+        return address(place);
+    }
+
+    Transport &transport_;
+    const Program &program_;
+    const FastPathProgram &fast_path_;
+    const FastPathCall &call_;
+    Trace &trace_;
+    const uint64_t header_;
+    TileContext context_;
+    std::byte *line_ = nullptr;
+};
+
+} // namespace
+
+Result<std::optional<FastPathProgram>> bind(const Program &program) {
+    return FastPathBuilder(program).bind();
+}
+
+template <class Trace>
+Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
+                   const FastPathCall &call, Trace &trace) {
+    return FastPathRun(transport, kernels, program, call, trace).run();
+}
+template Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
+                            const FastPathCall &call, NoTrace &trace);
+template Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
+                            const FastPathCall &call, StepTrace &trace);
+
+} // namespace qccl

@@ -1,0 +1,395 @@
+// Runs the tasks of all lanes in turn, charges the time to the counters, and waits only when no
+// task can go on.
+#include "engine/run/interpreter.hpp"
+
+#include "engine/run/pipeline_slot.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+template <class Trace>
+Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
+                                Counters &counters, const Program &program, const Call &call,
+                                bool streams, Trace &trace)
+    : transport_(transport), device_(device), memory_(memory), counters_(counters),
+      program_(program), call_(call), trace_(trace),
+      executor_(device, memory, program, call, streams),
+      store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
+      leaves_progress_to_receives_(program.geometry.wire_bytes >= Transport::long_message_bytes &&
+                                   !program.overflows) {}
+
+template <class Trace> Done Interpreter<Trace>::run() {
+    ticks_ = ticks_now();
+    QCCL_TRY(agree());
+    QCCL_TRY(prepare());
+    while (running_ != 0) {
+        QCCL_TRY(const bool has_moved, advance_any());
+        if (!has_moved)
+            QCCL_TRY(wait(what_to_await()));
+        else if (!leaves_progress_to_receives_)
+            transport_.progress();
+    }
+    return take_back();
+}
+
+template <class Trace> Done Interpreter<Trace>::prepare() {
+    const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
+    const Geometry &geometry = program_.geometry;
+    // On the host one set of tile accumulators serves the rank, which does one task at a time. On a
+    // GPU each lane needs its own set, because lanes run side by side.
+    const size_t tile_owners = memory_.gpu ? geometry.lanes : 1;
+    QCCL_TRY(grow(memory_.tiles, device_,
+                  tile_owners * program_.tile_buffers * program_.tile * sum_bytes));
+    if (memory_.gpu)
+        QCCL_TRY(prepare_gpu(memory_, device_, program_, geometry.lanes));
+    else
+        QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
+    QCCL_TRY(grow(memory_.segments, device_,
+                  size_t{geometry.lanes} * program_.segment_buffers * program_.segment_values *
+                      sum_bytes));
+    QCCL_TRY(cut_outbox());
+    QCCL_TRY(place_wires());
+    if (program_.may_lend && !memory_.gpu) lend();
+    if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
+    lanes_ = std::span(memory_.lanes).first(geometry.lanes);
+    for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
+    running_ = program_.tasks.empty() ? 0 : lanes_.size();
+    return {};
+}
+
+// A wrong count shows in the first message. By then this rank has read its caller's buffer as far
+// as its own count says, perhaps past the buffer's end. So all ranks meet before the first call of
+// each program shape, and a wild count makes a new shape. Meeting in every call would keep the
+// ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
+// skips the meeting: that many bytes are read in any case.
+template <class Trace> Done Interpreter<Trace>::agree() {
+    uint64_t &known = memory_.agreed[program_.fingerprint % memory_.agreed.size()];
+    if (known == program_.fingerprint || program_.raw_bytes <= transport_.eager_slot_bytes())
+        return {};
+    trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
+    QCCL_TRY(transport_.meet());
+    known = program_.fingerprint;
+    charge_wait();
+    return {};
+}
+
+// Readers know bytes by their address, so slots may move only when no peer reads any slot. Peers
+// finish without this rank, because everything that they wait for has been sent.
+template <class Trace> Done Interpreter<Trace>::cut_outbox() {
+    if (memory_.slot_bytes != program_.geometry.wire_bytes) {
+        QCCL_TRY(await_free(0, memory_.used_slots));
+        QCCL_TRY(await_free(transport_.slots(), memory_.used_recv_buffers));
+        memory_.used_slots = memory_.used_recv_buffers = 0;
+    }
+    const uint32_t lanes = program_.geometry.lanes;
+    memory_.slot_bytes = program_.geometry.wire_bytes;
+    memory_.used_slots = std::max(memory_.used_slots, lanes * program_.schedule.outbox);
+    memory_.used_recv_buffers = std::max(memory_.used_recv_buffers, lanes * program_.rooms());
+    return {};
+}
+
+template <class Trace> Done Interpreter<Trace>::place_wires() {
+    if (!program_.overflows) {
+        executor_.use(transport_.outbox(), transport_.inbox(), memory_.device_outbox);
+        return {};
+    }
+    std::vector<ByteRange> places = overflow_places(program_);
+    const ByteRange &last = places.back();
+    QCCL_TRY(const std::span<std::byte> memory, transport_.overflow(last.offset + last.bytes));
+    executor_.use_overflow(memory, std::move(places));
+    return {};
+}
+
+template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint32_t slots) {
+    for (uint32_t slot = first; slot < first + slots; slot++)
+        while (!transport_.is_free(slot))
+            QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
+    return {};
+}
+
+template <class Trace> void Interpreter<Trace>::lend() {
+    executor_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
+                    .recv = transport_.lend(call_.recv, program_.recv_bytes)});
+}
+
+// The caller may change its buffers when the call returns, so no peer may read them after that.
+// Memory that exists for this call alone ends then too.
+template <class Trace> Done Interpreter<Trace>::take_back() {
+    if (executor_.lends() || program_.overflows)
+        QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
+    if (program_.overflows) QCCL_TRY(await_free(transport_.slots(), program_.rooms()));
+    charge_wait();
+    return {};
+}
+
+template <class Trace> PipelineSlot &Interpreter<Trace>::oldest() {
+    return *std::min_element(
+        lanes_.begin(), lanes_.end(), [](const PipelineSlot &a, const PipelineSlot &b) {
+            return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
+        });
+}
+
+template <class Trace> Result<bool> Interpreter<Trace>::advance_any() {
+    const uint32_t first = oldest().number();
+    bool has_moved = false;
+    for (uint32_t i = 0; i < lanes_.size(); i++) {
+        PipelineSlot &lane = lanes_[(first + i) % lanes_.size()];
+        if (lane.is_done()) continue;
+        QCCL_TRY(const bool has_lane_moved, advance(lane, i == 0));
+        has_moved |= has_lane_moved;
+        if (lane.is_done() && !begin_next(lane)) running_--;
+        // Older instances go first: peers wait for their messages, and their bytes are in the
+        // cache.
+        if (has_lane_moved) break;
+    }
+    return has_moved;
+}
+
+template <class Trace>
+Result<bool> Interpreter<Trace>::advance(PipelineSlot &lane, bool is_oldest) {
+    bool has_worked = false;
+    QCCL_TRY(bool has_moved, take_done(lane));
+    const uint32_t end = lane.base() + lane.in_window();
+    for (uint32_t i = lane.base(); i < end; i++) {
+        if (!lane.is_ready(i)) continue;
+        const Task &task = program_.tasks[i];
+        const bool is_work = task.kind == Task::Kind::work;
+        // Computing takes so long that meanwhile a message for an older instance may have come.
+        if (has_worked && is_work && !is_oldest) continue;
+        QCCL_TRY(const Progress progress, try_task(lane, i));
+        if (progress == Progress::none) continue;
+        if (progress == Progress::done) lane.finish(i);
+        has_moved = true;
+        has_worked |= is_work;
+    }
+    lane.advance();
+    return has_moved;
+}
+
+template <class Trace> bool Interpreter<Trace>::begin_next(PipelineSlot &lane) {
+    const uint64_t next = lane.instance() + lanes_.size();
+    if (next >= program_.geometry.instances) return false;
+    lane.begin(program_, lane.number(), next);
+    return true;
+}
+
+static WaitPhase phase_of(Task::Kind kind) {
+    switch (kind) {
+    case Task::Kind::send: return WaitPhase::room;
+    case Task::Kind::recv: return WaitPhase::message;
+    case Task::Kind::work: break;
+    }
+    return WaitPhase::readers;
+}
+
+template <class Trace> Wait Interpreter<Trace>::what_to_await() {
+    PipelineSlot &lane = oldest();
+    Wait wait(program_.work.team.rank);
+    wait.segment = lane.instance() + 1;
+    wait.segments = program_.geometry.instances;
+    if (memory_.gpu && memory_.gpu->is_busy()) {
+        wait.phase = WaitPhase::device;
+        wait.is_brief = true;
+    }
+    for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++) {
+        if (!lane.is_ready(i)) continue;
+        const Task &task = program_.tasks[i];
+        if (task.kind == Task::Kind::work && wait.is_brief) continue; // its device has enough to do
+        wait.on = task.awaited;
+        wait.phase = phase_of(task.kind);
+        if (task.kind == Task::Kind::work) break; // holds ops, so there is no step to name
+        wait.step = task.first + 1;
+        wait.steps = static_cast<uint32_t>(program_.schedule.steps.size());
+        break;
+    }
+    return wait;
+}
+
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(PipelineSlot &lane,
+                                                                           uint32_t number) {
+    const Task &task = program_.tasks[number];
+    if (task.kind == Task::Kind::work) return try_work(lane, number);
+    QCCL_TRY(const bool is_done,
+             task.kind == Task::Kind::send ? try_send(lane, task) : try_recv(lane, task));
+    return is_done ? Progress::done : Progress::none;
+}
+
+template <class Trace>
+Result<bool> Interpreter<Trace>::try_send(PipelineSlot &lane, const Task &task) {
+    const Step &step = program_.schedule.steps[task.first];
+    const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
+                         .ordinal = step.ordinal};
+    const MessageView &wire = lane.wire(step.src.index).view;
+    const uint64_t since = ticks_, began = trace_.resumed_at(since);
+    const auto when = task.goes_with_next ? Transport::Sends::with_next : Transport::Sends::at_once;
+    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire, when));
+    if (!is_sent) return false;
+    const bool is_callers =
+        wire.origin == program_.work.team.rank && wire.zero_copy.window != device_window;
+    if (is_callers) counters_.lent_bytes.add(wire.zero_copy.bytes);
+    release_uses(lane, task);
+    charge(counters_.wire_ticks);
+    trace_.send(since, began, ticks_, step, lane.instance(), wire.bytes + wire.zero_copy.bytes);
+    return true;
+}
+
+template <class Trace>
+Result<bool> Interpreter<Trace>::try_recv(PipelineSlot &lane, const Task &task) {
+    const Step &step = program_.schedule.steps[task.first];
+    const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
+                         .ordinal = step.ordinal};
+    const RecvBuffer buffer = executor_.recv_buffer(lane, step.dst.index, transport_.slots());
+    QCCL_TRY(const auto view, transport_.receive(step.peer, tag, buffer));
+    if (!view) return false;
+    // The polls until now have found nothing, so the time counts as waiting.
+    charge_wait();
+    const uint64_t began = ticks_;
+    const ElementRange range = executor_.range(lane, step.dst, step.chunk);
+    QCCL_TRY(inspect({view->data, view->bytes},
+                     {.codec = &program_.work.codec_of(step),
+                      .type = program_.work.type,
+                      .count = range.count,
+                      .index = range.index,
+                      .from = step.peer,
+                      .has_checksum = program_.cut.seals},
+                     {.bytes = {view->zero_copy.data, view->zero_copy.bytes},
+                      .is_out_of_sight = view->zero_copy.window == device_window}));
+    if (call_.sampled_nmse) merge_sampled_nmse(*view);
+    if (task.readers == 0) transport_.release(*view);
+    HeldView &held = lane.wire(step.dst.index);
+    held = {.view = *view, .readers = task.readers};
+    // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
+    // forwarding the message to another host sends no more than that.
+    if (held.is_lent())
+        held.view.zero_copy.bytes =
+            encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
+            header_bytes;
+    charge(counters_.wire_ticks);
+    trace_.recv(began, ticks_, step, lane.instance(), held.view.bytes + held.view.zero_copy.bytes);
+    return true;
+}
+
+// The messages that this rank sends from now on carry the larger value further. Each rank's values
+// are part of some chunk of every rank's result, so in the end all ranks know the largest value.
+template <class Trace> void Interpreter<Trace>::merge_sampled_nmse(const MessageView &wire) {
+    const uint16_t theirs = sampled_nmse({wire.data, header_bytes});
+    *call_.sampled_nmse = std::max(*call_.sampled_nmse, theirs);
+}
+
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(PipelineSlot &lane,
+                                                                           uint32_t number) {
+    const Task &task = program_.tasks[number];
+    if (!may_begin(lane, task)) return Progress::none;
+    if (memory_.gpu) return try_start(lane, number);
+    charge_wait();
+    const uint64_t began = ticks_, count = count_of(lane, task);
+    const uint32_t stored = executor_.run(lane, task, store_.streams());
+    executor_.write_checksums(lane, task);
+    release_uses(lane, task);
+    charge_work(stored, count);
+    trace_.work(began, ticks_, task, lane.instance(), count);
+    return Progress::done;
+}
+
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(PipelineSlot &lane,
+                                                                            uint32_t number) {
+    if (!memory_.gpu->has_room(lane.number())) return Progress::none;
+    charge_wait();
+    const Task &task = program_.tasks[number];
+    const uint64_t began = ticks_;
+    QCCL_TRY(executor_.launch(lane, task, memory_.gpu->launcher(lane.number())));
+    QCCL_TRY(memory_.gpu->start(lane.number(), number));
+    lane.start(number);
+    charge(counters_.encode_ticks);
+    trace_.launch(began, ticks_, task, lane.instance(), count_of(lane, task), lane.number());
+    return Progress::started;
+}
+
+template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineSlot &lane) {
+    if (!memory_.gpu) return false;
+    bool has_moved = false;
+    while (true) {
+        QCCL_TRY(const auto number, memory_.gpu->take_done(lane.number()));
+        if (!number) break;
+        const Task &task = program_.tasks[*number];
+        executor_.write_checksums(lane, task);
+        release_uses(lane, task);
+        lane.finish_started(*number);
+        trace_.done_on_device(task, lane.instance(), count_of(lane, task), lane.number());
+        has_moved = true;
+    }
+    if (!has_moved) return false;
+    transport_.wait_done();
+    const uint64_t since = ticks_;
+    charge(counters_.copy_ticks);
+    trace_.wait(since, ticks_);
+    return true;
+}
+
+// Returns true if no peer reads what the task is going to write.
+template <class Trace> bool Interpreter<Trace>::may_begin(PipelineSlot &lane, const Task &task) {
+    for (uint32_t i = task.first; i < task.last; i++) {
+        const Op &op = program_.ops[i];
+        if (op.what == Op::What::write_header &&
+            !transport_.is_free(executor_.slot(lane, op.dst.index)))
+            return false;
+        if (executor_.lends() && is_read_by_peers(lane, op)) return false;
+    }
+    return true;
+}
+
+// Checks this lane only: other instances give peers other elements to read.
+template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineSlot &lane, const Op &op) {
+    const std::span<const std::byte> range = executor_.overwritten(lane, op);
+    const auto wires = lane.own_wires();
+    return std::any_of(wires.begin(), wires.end(), [&](const HeldView &held) {
+        return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.view.slot));
+    });
+}
+
+template <class Trace> void Interpreter<Trace>::release_uses(PipelineSlot &lane, const Task &task) {
+    for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
+        HeldView &held = lane.wire(program_.uses[i]);
+        if (held.readers == 0) continue; // an own wire slot without zero copy
+        const bool is_received = program_.uses[i] >= program_.schedule.outbox;
+        if (--held.readers == 0 && is_received) transport_.release(held.view);
+    }
+}
+
+template <class Trace> Done Interpreter<Trace>::wait(const Wait &what) {
+    trace_.has_waited(what);
+    return transport_.wait(what);
+}
+
+template <class Trace> void Interpreter<Trace>::charge_wait() {
+    const uint64_t since = ticks_;
+    charge(counters_.wait_ticks);
+    trace_.wait(since, ticks_);
+}
+
+template <class Trace> void Interpreter<Trace>::charge(Counter &counter) {
+    const uint64_t now = ticks_now();
+    counter.add(now - ticks_);
+    ticks_ = now;
+}
+
+// A tile passes through several operations, so storing what peers read is charged its share of the
+// time by the number of operations.
+template <class Trace> void Interpreter<Trace>::charge_work(uint32_t stored, uint64_t count) {
+    const uint64_t now = ticks_now();
+    if (stored != 0 && count != 0)
+        store_.took(static_cast<double>(now - ticks_) / static_cast<double>(count));
+    const uint64_t encoding = (now - ticks_) * stored / std::max<size_t>(1, memory_.steps.size());
+    counters_.encode_ticks.add(encoding);
+    counters_.copy_ticks.add(now - ticks_ - encoding);
+    ticks_ = now;
+}
+
+template class Interpreter<NoTrace>;
+template class Interpreter<StepTrace>;
+
+} // namespace qccl

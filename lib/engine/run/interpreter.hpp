@@ -1,0 +1,91 @@
+// The interpreter runs one call of a program task by task. It tries the tasks that are ready, those
+// of the oldest instance first, and waits only when none can go on; a single task never waits. The
+// engine uses it, on one thread at a time; run() blocks in the transport.
+#pragma once
+
+#include "engine/run/engine.hpp"
+#include "engine/run/step_trace.hpp"
+#include "engine/run/task_executor.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+// `Trace` is NoTrace or StepTrace.
+template <class Trace> class Interpreter {
+public:
+    // With `streams` results are stored past the cache. All references must outlive the
+    // interpreter.
+    Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
+                Counters &counters, const Program &program, const Call &call, bool streams,
+                Trace &trace);
+
+    // Runs the call to its end. An error is the transport's, the device's or that of a damaged
+    // message.
+    Done run();
+
+private:
+    Done agree();
+    Done prepare();
+    Done cut_outbox();
+    Done place_wires();
+    Done await_free(uint32_t first, uint32_t slots);
+    void lend();
+    Done take_back();
+
+    enum class Progress : uint8_t { none, started, done };
+
+    // Returns true if a task has moved.
+    Result<bool> advance_any();
+    Result<bool> advance(PipelineSlot &lane, bool is_oldest);
+    // Begins the next instance in a lane whose last instance is done. Returns false if there is
+    // none.
+    bool begin_next(PipelineSlot &lane);
+    PipelineSlot &oldest();
+    Wait what_to_await();
+
+    // Finishes the lane's tasks that the GPU has done. Returns true if there were any.
+    Result<bool> take_done(PipelineSlot &lane);
+
+    // Each of these does its task, or says that the task cannot be done now.
+    Result<Progress> try_task(PipelineSlot &lane, uint32_t number);
+    Result<bool> try_send(PipelineSlot &lane, const Task &task);
+    Result<bool> try_recv(PipelineSlot &lane, const Task &task);
+    void merge_sampled_nmse(const MessageView &wire);
+    Result<Progress> try_work(PipelineSlot &lane, uint32_t number);
+    Result<Progress> try_start(PipelineSlot &lane, uint32_t number);
+    bool may_begin(PipelineSlot &lane, const Task &task);
+    bool is_read_by_peers(PipelineSlot &lane, const Op &op);
+
+    void release_uses(PipelineSlot &lane, const Task &task);
+    // Waits until something may have changed.
+    Done wait(const Wait &what);
+    // Adds the time since the last charge to the counter.
+    void charge(Counter &counter);
+    void charge_wait();
+    // Returns the number of elements of the segment that the task works on.
+    uint64_t count_of(PipelineSlot &lane, const Task &task) const {
+        return executor_.range(lane, {}, program_.ops[task.first].chunk).count;
+    }
+    void charge_work(uint32_t stored, uint64_t count);
+
+    Transport &transport_;
+    const Device &device_;
+    EngineMemory &memory_;
+    Counters &counters_;
+    const Program &program_;
+    const Call &call_;
+    Trace &trace_;
+    TaskExecutor executor_;
+    StoreChoice &store_;
+    const bool leaves_progress_to_receives_; // see Transport::progress
+    std::span<PipelineSlot> lanes_;
+    uint64_t running_ = 0; // lanes that are not done
+    uint64_t ticks_ = 0;   // when the time that is not charged yet began
+};
+
+extern template class Interpreter<NoTrace>;
+extern template class Interpreter<StepTrace>;
+
+} // namespace qccl

@@ -1,0 +1,79 @@
+// Compares a chunk's header with what the schedule expects, and names the sender in the error. The
+// state changes of a lane here are the less frequent ones: beginning an instance, and work on a
+// device.
+#include "engine/run/pipeline_slot.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+
+namespace qccl {
+
+// ---- Received chunks
+
+static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+                              const LentPayload &lent) {
+    if (!lent.bytes.data())
+        return open_chunk(bytes, *expected.codec, expected.type, expected.count);
+    const uint64_t payload = payload_layout(*expected.codec, expected.type, expected.count).bytes;
+    const uint64_t bounded = std::min<uint64_t>(lent.bytes.size(), payload);
+    if (lent.is_out_of_sight)
+        return open_header(bytes, bounded, *expected.codec, expected.type, expected.count);
+    return open_chunk(bytes, lent.bytes.first(bounded), *expected.codec, expected.type,
+                      expected.count);
+}
+
+static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+                  const LentPayload &lent) {
+    const auto opened = open(bytes, expected, lent);
+    if (!opened) return opened.error();
+    const uint64_t index = opened->chunk.first_index;
+    if (index != expected.index)
+        return Error::make(Code::damaged_data,
+                           "chunk: starts at value %" PRIu64 " instead of %" PRIu64, index,
+                           expected.index)
+            .compared(static_cast<int64_t>(expected.index), static_cast<int64_t>(index));
+    if (!expected.has_checksum) return {};
+    return check_seal(bytes);
+}
+
+Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+             const LentPayload &lent) {
+    const Done checked = check(bytes, expected, lent);
+    if (checked) return {};
+    const Error &error = checked.error();
+    return Error::make(error.code, "from rank %" PRIu32 ": %.200s", expected.from, error.text)
+        .at_rank(expected.from)
+        .compared(error.expected, error.got);
+}
+
+// ---- Lanes
+
+void PipelineSlot::begin(const Program &program, uint32_t number, uint64_t instance) {
+    program_ = &program;
+    number_ = number;
+    instance_ = instance;
+    base_ = 0;
+    done_ = started_ = 0;
+    waits_.assign(program.waits.begin(), program.waits.end());
+    wires_.assign(program.schedule.wires, {});
+}
+
+void PipelineSlot::start(uint32_t task) {
+    started_ |= uint64_t{1} << (task - base_);
+    const Task &t = program_->tasks[task];
+    for (uint32_t i = t.next_first; i < t.next_last; i++) {
+        const uint32_t next = program_->next[i];
+        if (program_->tasks[next].kind == Task::Kind::work) waits_[next]--;
+    }
+}
+
+void PipelineSlot::finish_started(uint32_t task) {
+    done_ |= uint64_t{1} << (task - base_);
+    const Task &t = program_->tasks[task];
+    for (uint32_t i = t.next_first; i < t.next_last; i++) {
+        const uint32_t next = program_->next[i];
+        if (program_->tasks[next].kind != Task::Kind::work) waits_[next]--;
+    }
+}
+
+} // namespace qccl

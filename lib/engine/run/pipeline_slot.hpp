@@ -1,0 +1,127 @@
+// A lane (PipelineSlot) holds one instance of a program in flight: the tasks that it has done, and
+// the messages in its wire slots. inspect checks that a received chunk is the chunk that the
+// schedule expects; the engine reads no chunk before this check. The interpreter and the task
+// executor use a lane on one thread; inspect is a pure function, for any thread. Nothing here
+// blocks.
+#pragma once
+
+#include "base/result.hpp"
+#include "codec/chunk.hpp"
+#include "engine/compile/program.hpp"
+#include "schedule/shape.hpp"
+#include "transport/transport.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// ---- Received chunks
+
+struct ExpectedChunk {
+    const Codec *codec = nullptr;
+    DataType type = DataType::float32;
+    uint64_t count = 0;
+    uint64_t index = 0; // of the first element, in the caller's tensor
+    uint32_t from = 0;  // the rank that sent it
+    // The chunk must carry a valid CRC32C.
+    bool has_checksum = false;
+};
+
+// A payload that does not lie behind its header. `bytes` is the memory that may be read from there
+// on, perhaps more than the payload.
+struct LentPayload {
+    std::span<const std::byte> bytes{};
+    bool is_out_of_sight = false; // the host cannot read it
+};
+
+// Checks the chunk in `bytes`, and its payload in `lent` if that is set. The error (damaged_data)
+// names the sending rank and what differs.
+Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+             const LentPayload &lent = {});
+
+// ---- Lanes
+
+// The content of a wire slot: a received message, or what this rank has encoded.
+struct HeldView {
+    MessageView view;
+    // Tasks of this rank that still have to read it. Counted for received messages and for zero
+    // copy.
+    uint32_t readers = 0;
+
+    bool is_lent() const { return view.zero_copy.data != nullptr; }
+    bool lends_of(std::span<const std::byte> range) const {
+        return is_lent() && range.data() < view.zero_copy.data + view.zero_copy.bytes &&
+               view.zero_copy.data < range.data() + range.size();
+    }
+    const std::byte *payload() const {
+        return is_lent() ? view.zero_copy.data : view.data + header_bytes;
+    }
+};
+
+class PipelineSlot {
+public:
+    // The interpreter looks only at the first unfinished tasks: enough to overlap, and their flags
+    // fit one word.
+    static constexpr uint32_t window = 64;
+
+    // Starts over with an instance of the program. `number` is the lane's; `program` must outlive
+    // the instance.
+    void begin(const Program &program, uint32_t number, uint64_t instance);
+
+    uint64_t instance() const { return instance_; }
+    uint32_t number() const { return number_; } // of the lane
+    bool is_done() const { return base_ == program_->tasks.size(); }
+
+    // The window holds the tasks base() to base() + in_window() - 1, in order.
+    uint32_t base() const { return base_; }
+    uint32_t in_window() const {
+        return std::min(window, static_cast<uint32_t>(program_->tasks.size()) - base_);
+    }
+    // Returns true if the task waits for no other, and is neither done nor started.
+    bool is_ready(uint32_t task) const {
+        return waits_[task] == 0 && ((done_ | started_) >> (task - base_) & 1) == 0;
+    }
+    // Marks a task of the window as done.
+    void finish(uint32_t task);
+    // Marks work as started on a device, which does its work in order: other work that depends on
+    // it may start before it is done. finish_started() then releases the sends and receives that
+    // wait for it.
+    void start(uint32_t task);
+    void finish_started(uint32_t task);
+    // Moves the window past the tasks that are done.
+    void advance();
+
+    HeldView &wire(uint32_t slot) { return wires_[slot]; }
+    std::span<const HeldView> own_wires() const {
+        return std::span(wires_).first(program_->schedule.outbox);
+    }
+
+private:
+    const Program *program_ = nullptr;
+    uint64_t instance_ = 0;
+    uint64_t done_ = 0, started_ = 0; // of the window; done tasks stay started too
+    uint32_t number_ = 0;
+    uint32_t base_ = 0;
+    std::vector<uint32_t> waits_;
+    std::vector<HeldView> wires_;
+};
+
+inline void PipelineSlot::finish(uint32_t task) {
+    done_ |= uint64_t{1} << (task - base_);
+    const Task &t = program_->tasks[task];
+    for (uint32_t i = t.next_first; i < t.next_last; i++) waits_[program_->next[i]]--;
+}
+
+inline void PipelineSlot::advance() {
+    const auto passed = static_cast<uint32_t>(std::countr_one(done_));
+    base_ += passed;
+    done_ = passed == window ? 0 : done_ >> passed;
+    started_ = passed == window ? 0 : started_ >> passed;
+}
+
+} // namespace qccl

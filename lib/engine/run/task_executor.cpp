@@ -1,0 +1,232 @@
+// Turns a task's operations into TileSteps with addresses, decides what is stored past the cache or
+// left to zero copy, and runs or launches the steps.
+#include "engine/run/task_executor.hpp"
+
+#include "codec/codec.hpp"
+#include "engine/gpu/gpu_steps.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+namespace {
+
+// Returns the bytes from one element of an operand to the next.
+size_t stride(OperandRef place, DataType type) {
+    return place.is(OperandRef::Kind::tile) || place.is(OperandRef::Kind::none) ? 0
+                                                                                : type_bytes(type);
+}
+
+bool reads_payload(const Op &op) {
+    return op.what == Op::What::decode || op.what == Op::What::decode_add;
+}
+
+} // namespace
+
+TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Program &program,
+                           const Call &call, bool streams)
+    : memory_(memory), program_(program), call_(call), streams_(streams),
+      is_in_place_(is_in_place(program, call)), context_{.kernels = device.kernels,
+                                                         .codec = &program.work.codec,
+                                                         .layout = &layout_,
+                                                         .type = program.work.type,
+                                                         .op = program.work.op,
+                                                         .ranks = program.work.team.size},
+      layout_(payload_layout(program.work.codec, program.work.type, 0)),
+      inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {}
+
+void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
+    const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
+    if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes)
+        zero_copy_buffers_ = loans;
+}
+
+void TaskExecutor::gather(PipelineSlot &lane, const Task &task, bool streams_payloads) {
+    const Work &work = program_.work;
+    const std::span<const Op> ops = ops_of(task);
+    const ElementRange segment = range(lane, {}, ops.front().chunk);
+    if (segment.count != context_.count) {
+        layout_ = payload_layout(work.codec, work.type, segment.count);
+        inner_layout_ = payload_layout(work.inner_codec, work.type, segment.count);
+    }
+    context_.count = segment.count;
+
+    memory_.steps.clear();
+    scratch_wire_.reset();
+    streams_payloads_ = streams_payloads;
+    lent_ = nullptr;
+    stored_ = 0;
+    for (const Op &op : ops)
+        if (op.what == Op::What::write_header)
+            write_header(lane, op, segment);
+        else
+            resolve(lane, op, segment);
+}
+
+uint32_t TaskExecutor::run(PipelineSlot &lane, const Task &task, bool streams_payloads) {
+    gather(lane, task, streams_payloads);
+    run_tiles(context_, memory_.steps, program_.tile);
+    return stored_;
+}
+
+Done TaskExecutor::launch(PipelineSlot &lane, const Task &task, KernelLauncher &launcher) {
+    gather(lane, task, false);
+    return launch_steps(launcher, context_, memory_.steps);
+}
+
+void TaskExecutor::write_checksums(PipelineSlot &lane, const Task &task) {
+    if (!program_.cut.seals) return;
+    for (const Op &op : ops_of(task)) {
+        if (op.what != Op::What::write_header) continue;
+        const MessageView &wire = lane.wire(op.dst.index).view;
+        seal_chunk({slot_address(lane, op.dst.index), wire.bytes});
+    }
+}
+
+void TaskExecutor::resolve(PipelineSlot &lane, const Op &op, const ElementRange &segment) {
+    const bool stores_payload = op.dst.is(OperandRef::Kind::payload);
+    std::byte *const dst = writable(lane, op.dst, op.chunk);
+    const std::byte *const src = readable(lane, op.src, op.chunk);
+    const bool lies_there = op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
+    if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == lent_)) return;
+    if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
+    const bool stores_shared = stores_payload || was_lent(lane, op);
+    if (stores_shared) stored_++;
+    memory_.steps.push_back(
+        {.what = op.what,
+         .streams = stores_shared ? streams_payloads_ : streams_ && op.may_stream,
+         .dst_type = op.dst_type,
+         .src_type = op.src_type,
+         .dst = dst,
+         .src = src,
+         .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
+         .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
+         .noise = noise(op, segment),
+         .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
+         .layout = op.is_inner ? &inner_layout_ : nullptr,
+         .scratch = scratch(op)});
+}
+
+// A chunk that is streamed to the outbox is encoded tile by tile in the cache. Later operations of
+// the same run read it there, because the outbox would have to come back from memory.
+std::byte *TaskExecutor::scratch(const Op &op) {
+    if (op.is_inner || program_.tile_payload_bytes == 0) return nullptr;
+    if (op.what == Op::What::encode && streams_payloads_)
+        scratch_wire_ = op.dst.index;
+    else if (!reads_payload(op) || scratch_wire_ != op.src.index)
+        return nullptr;
+    return memory_.scratch.data();
+}
+
+void TaskExecutor::write_header(PipelineSlot &lane, const Op &op, const ElementRange &segment) {
+    const Work &work = program_.work;
+    const Noise drawn = noise(op, segment);
+    const size_t payload_bytes = op.is_inner ? inner_layout_.bytes : layout_.bytes;
+    std::byte *const start = slot_address(lane, op.dst.index);
+    qccl::write_header(op.is_inner ? work.inner_codec : work.codec,
+                       {.type = work.type,
+                        .count = segment.count,
+                        .first_index = segment.index,
+                        .noise_key = drawn.key,
+                        .call = drawn.call,
+                        .sampled_nmse = call_.sampled_nmse ? *call_.sampled_nmse : uint16_t{0}},
+                       start);
+    HeldView &held = lane.wire(op.dst.index);
+    held = {.view = {.data = start,
+                     .bytes = header_bytes + payload_bytes,
+                     .origin = work.team.rank,
+                     .slot = slot(lane, op.dst.index)}};
+    if (!device_outbox_.empty()) {
+        const size_t offset = static_cast<size_t>(start - outbox_.data());
+        held.view.zero_copy = {.data = device_outbox_.data() + offset,
+                               .bytes = payload_bytes,
+                               .window = device_window};
+        held.view.bytes = header_bytes;
+        return;
+    }
+    if (segment.count == 0 || !lends()) return;
+    held.view.zero_copy = find_zero_copy(lane, op);
+    if (!held.is_lent()) return;
+    held.view.zero_copy.bytes = payload_bytes;
+    held.view.bytes = header_bytes;
+    held.readers = program_.lendable[op.ordinal].readers;
+}
+
+// An input already lies in the caller's memory, and an output has to be stored there anyway.
+ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineSlot &lane, const Op &label) const {
+    const Lendable &lendable = program_.lendable[label.ordinal];
+    const auto part = [&](ZeroCopyRef whole, Slot slot) {
+        whole.data += range(lane, slot, label.chunk).offset * type_bytes(program_.work.type);
+        return whole;
+    };
+    if (lendable.input && zero_copy_buffers_.send.data && (!is_in_place_ || lendable.also_in_place))
+        return part(zero_copy_buffers_.send, input(*lendable.input));
+    if (lendable.output && zero_copy_buffers_.recv.data)
+        return part(zero_copy_buffers_.recv, output(*lendable.output));
+    return {};
+}
+
+std::span<const std::byte> TaskExecutor::overwritten(PipelineSlot &lane, const Op &op) const {
+    if (!op.dst.is(OperandRef::Kind::output)) return {};
+    const uint64_t count = range(lane, output(op.dst.index), op.chunk).count;
+    return {writable(lane, op.dst, op.chunk), count * type_bytes(program_.work.type)};
+}
+
+bool TaskExecutor::was_lent(PipelineSlot &lane, const Op &op) const {
+    if (!is_in_place_ || !op.dst.is(OperandRef::Kind::output)) return false;
+    const auto range = overwritten(lane, op);
+    const auto wires = lane.own_wires();
+    return std::any_of(wires.begin(), wires.end(),
+                       [&](const HeldView &held) { return held.lends_of(range); });
+}
+
+Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
+    return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
+            .call = call_.number,
+            .first_index = segment.index};
+}
+
+RecvBuffer TaskExecutor::recv_buffer(const PipelineSlot &lane, uint32_t wire,
+                                     uint32_t first) const {
+    if (program_.rooms() == 0) return {};
+    const size_t bytes = program_.geometry.wire_bytes;
+    const uint32_t number = lane.number() * program_.rooms() + wire - program_.schedule.outbox;
+    return {.slot = first + number,
+            .memory = places_.empty() ? inbox_.subspan(number * bytes, bytes)
+                                      : outbox_.subspan(places_[wire].offset, places_[wire].bytes)};
+}
+
+std::byte *TaskExecutor::slot_address(const PipelineSlot &lane, uint32_t wire) const {
+    return outbox_.data() + (places_.empty() ? slot(lane, wire) * program_.geometry.wire_bytes
+                                             : places_[wire].offset);
+}
+
+std::byte *TaskExecutor::writable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const {
+    const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
+    switch (place.kind) {
+    case OperandRef::Kind::output:
+        return static_cast<std::byte *>(call_.recv) +
+               range(lane, output(place.index), chunk).offset * type_bytes(program_.work.type);
+    case OperandRef::Kind::tile:
+        return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
+    case OperandRef::Kind::segment:
+        return memory_.segments.data() + (lane.number() * program_.segment_buffers + place.index) *
+                                             program_.segment_values * sum_bytes;
+    // For an input that peers read in place only the address counts: the step's source is the same
+    // memory.
+    case OperandRef::Kind::payload:
+        return const_cast<std::byte *>(lane.wire(place.index).payload());
+    case OperandRef::Kind::input:
+    case OperandRef::Kind::none: break;
+    }
+    return nullptr;
+}
+
+const std::byte *TaskExecutor::readable(PipelineSlot &lane, OperandRef place,
+                                        uint32_t chunk) const {
+    if (place.is(OperandRef::Kind::input))
+        return static_cast<const std::byte *>(call_.send) +
+               range(lane, input(place.index), chunk).offset * type_bytes(program_.work.type);
+    return writable(lane, place, chunk);
+}
+
+} // namespace qccl

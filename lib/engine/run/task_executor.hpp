@@ -1,0 +1,110 @@
+// The task executor does the computing of a task for one instance: it finds the addresses of the
+// operands, and runs the operations over tiles. It does not copy values that peers can read in the
+// caller's buffers. The interpreter uses it, on one thread; nothing here waits.
+#pragma once
+
+#include "codec/chunk.hpp"
+#include "engine/run/engine.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace qccl {
+
+// The caller's buffers, as peers can read them in place; null data: they cannot.
+struct ZeroCopyBuffers {
+    ZeroCopyRef send, recv;
+};
+
+class TaskExecutor {
+public:
+    // With `streams` results are stored past the cache. All references must outlive the executor.
+    TaskExecutor(const Device &device, EngineMemory &memory, const Program &program,
+                 const Call &call, bool streams);
+
+    // Sets where wire slots lie: `inbox` has those for messages from other hosts, `outbox` all
+    // others. Payloads lie at the same offsets of `device_outbox`, unless that is empty.
+    void use(std::span<std::byte> outbox, std::span<std::byte> inbox,
+             std::span<std::byte> device_outbox) {
+        outbox_ = outbox;
+        inbox_ = inbox;
+        device_outbox_ = device_outbox;
+    }
+    // Puts all wire slots into memory of the call's own; `places` has the range of each slot in it.
+    void use_overflow(std::span<std::byte> memory, std::vector<ByteRange> places) {
+        outbox_ = memory;
+        places_ = std::move(places);
+    }
+
+    // From now on peers read the caller's buffers in place where that pays.
+    void lend(const ZeroCopyBuffers &loans);
+    bool lends() const { return zero_copy_buffers_.send.data || zero_copy_buffers_.recv.data; }
+
+    // Runs the task's operations. The lane then holds what they have encoded, which is stored past
+    // the cache if `streams_payloads` is set. Returns how many operations stored bytes that peers
+    // read.
+    uint32_t run(PipelineSlot &lane, const Task &task, bool streams_payloads);
+    // Launches the task's operations on a GPU, which runs them later; all their memory must stay
+    // until then. An error is the GPU's.
+    Done launch(PipelineSlot &lane, const Task &task, KernelLauncher &launcher);
+    // Writes the checksums of what the task has encoded, if chunks have checksums. Call it when the
+    // task is done.
+    void write_checksums(PipelineSlot &lane, const Task &task);
+
+    // Returns the range of the caller's memory that the operation writes; empty if it writes
+    // elsewhere.
+    std::span<const std::byte> overwritten(PipelineSlot &lane, const Op &op) const;
+
+    // Returns the transport's number for one of the lane's own wire slots.
+    uint32_t slot(const PipelineSlot &lane, uint32_t wire) const {
+        return lane.number() * program_.schedule.outbox + wire;
+    }
+    // Returns the buffer for a message that the lane receives into the wire slot, if the message
+    // comes from another host. `first` is the transport's number of the first inbox slot.
+    RecvBuffer recv_buffer(const PipelineSlot &lane, uint32_t wire, uint32_t first) const;
+    // Returns the elements of the chunk that the lane's instance works on.
+    ElementRange range(const PipelineSlot &lane, Slot slot, uint32_t chunk) const {
+        return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
+    }
+
+private:
+    // Finds the steps and the addresses of the task's operations.
+    void gather(PipelineSlot &lane, const Task &task, bool streams_payloads);
+    void resolve(PipelineSlot &lane, const Op &op, const ElementRange &segment);
+    // Returns true if peers were given the memory that the operation overwrites.
+    bool was_lent(PipelineSlot &lane, const Op &op) const;
+    ZeroCopyRef find_zero_copy(const PipelineSlot &lane, const Op &label) const;
+    std::byte *scratch(const Op &op);
+    void write_header(PipelineSlot &lane, const Op &op, const ElementRange &segment);
+    Noise noise(const Op &op, const ElementRange &segment) const;
+    // On a GPU lanes run side by side, so each has its own tiles.
+    size_t tile_number(const PipelineSlot &lane, uint32_t index) const {
+        return (memory_.gpu ? lane.number() * program_.tile_buffers : 0) + index;
+    }
+    std::byte *slot_address(const PipelineSlot &lane, uint32_t wire) const;
+    std::span<const Op> ops_of(const Task &task) const {
+        return std::span(program_.ops).subspan(task.first, task.last - task.first);
+    }
+    std::byte *writable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const;
+    const std::byte *readable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const;
+
+    EngineMemory &memory_;
+    const Program &program_;
+    const Call &call_;
+    std::span<std::byte> outbox_, inbox_, device_outbox_;
+    std::vector<ByteRange> places_; // of wire slots in the outbox; empty: slots have equal sizes
+    const bool streams_, is_in_place_;
+    TileContext context_;
+    // Of a segment of context_.count elements: in the outermost tier, and below.
+    PayloadLayout layout_, inner_layout_;
+    bool streams_payloads_ = false;
+    std::optional<uint32_t> scratch_wire_; // wire slot whose tile lies in the scratch
+    ZeroCopyBuffers zero_copy_buffers_;
+    const std::byte *lent_ = nullptr; // output that the task stores for peers
+    uint32_t stored_ = 0;             // operations of the task that store for peers
+};
+
+} // namespace qccl

@@ -1,0 +1,122 @@
+// What the ranks of a communicator publish to each other in their segments: their latest calls, and
+// the one failure. Used by all parts of the transport. Nothing waits for other ranks.
+//
+// A CallHistory writes the descriptors of this rank's latest calls, reads those of all ranks, and
+// finds where they differ. SharedTransport, FailureDetector, SurvivorExchange and RemoteEndpoint
+// use it. `begin`, `publish`, `end`, `current`, `hash`, `ended` and `disagreement` belong to the
+// thread that makes this rank's calls; `find` may run on any thread.
+//
+// SharedError is the one failure of a communicator: the first error that any rank records holds for
+// all ranks. Any thread may call it.
+#pragma once
+
+#include "memory/peer_table.hpp"
+
+#include <mutex>
+
+namespace qccl {
+
+// ---- Latest calls
+
+// The hashes of the latest calls that a rank has completed without error. Ranks compare them after
+// the communicator has failed, when the descriptors of those calls may be overwritten.
+struct EndedCalls {
+    // A rank that has completed a call is at most `calls_kept` calls ahead of a rank that has not.
+    static constexpr uint32_t kept = calls_kept + 1;
+
+    uint64_t latest = 0;
+    std::array<uint64_t, kept> hashes{}; // each covers a call and all before; by call modulo `kept`
+
+    bool has(uint64_t call) const { return call != 0 && call <= latest && call + kept > latest; }
+    uint64_t hash(uint64_t call) const { return hashes[call % kept]; }
+    // Returns the first call that differs between both ranks. If a rank has dropped the hash of
+    // that call, returns the first later call of which both ranks have the hash. Nothing: no
+    // difference is known.
+    static std::optional<uint64_t> difference(const EndedCalls &a, const EndedCalls &b);
+};
+
+class CallHistory {
+public:
+    explicit CallHistory(const PeerTable &peer_table) : peer_table_(peer_table) {}
+
+    // Makes this rank's next call the current one, without publishing it. Its hash covers all
+    // earlier calls.
+    void begin(const CallDescriptor &shape, const CallNumbers &numbers);
+    // Publishes the current call to the other ranks. This overwrites the descriptor of the call
+    // `calls_kept` before it: the caller has made sure that no rank needs that one any more.
+    void publish();
+    // Marks the current call as completed without error.
+    void end();
+
+    // Stores the descriptor of a call that a remote rank has sent. Does nothing if its place
+    // already holds this call or a later one.
+    void record(uint32_t rank, const CallDescriptor &call);
+
+    // Returns the descriptor of this rank's latest call; its number is 0 before the first.
+    const CallDescriptor &current() const { return current_; }
+    // Returns the hash of the current call and of all calls before it.
+    uint64_t hash() const { return hash_; }
+    const EndedCalls &ended() const { return ended_; }
+
+    // Returns the number of the rank's latest published call.
+    uint64_t begun(uint32_t rank) const {
+        return peer_table_.segments[rank].status().begun.load(std::memory_order_acquire);
+    }
+    // Returns the rank's descriptor of that call. Nothing: the rank has not begun the call, or has
+    // since begun `calls_kept` more.
+    std::optional<CallDescriptor> find(uint32_t rank, uint64_t call) const;
+    // Compares the hashes of the latest call that both this rank and `rank` have begun. Returns the
+    // number of that call if the call or an earlier one differs between the two ranks. Nothing: no
+    // difference is known.
+    std::optional<uint64_t> disagreement(uint32_t rank) const;
+    // Returns an error that says how the ranks' descriptors of that call differ, with the same text
+    // on every rank: it compares the lowest rank that has published the call with the lowest rank
+    // that differs from it. Nothing: the published descriptors are equal.
+    std::optional<Error> difference(uint64_t call) const;
+    // Returns whether the two ranks that `difference` compares have made different calls before
+    // that call.
+    bool differs_before(uint64_t call) const;
+    // Returns the number of the earliest call whose descriptor no rank has overwritten.
+    uint64_t oldest_kept() const;
+
+private:
+    struct Pair {
+        uint32_t reference = 0, rank = 0;
+        CallDescriptor ours, theirs;
+    };
+    std::optional<Pair> find_difference(uint64_t call) const;
+    static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash);
+
+    const PeerTable &peer_table_;
+    CallDescriptor current_;
+    uint64_t hash_ = 0;
+    EndedCalls ended_;
+};
+
+// ---- The failure
+
+// Checks a failure that rank `from` of another host has sent, in a communicator of `size` ranks.
+// Returns the failure with unprintable characters replaced, or remote_error at rank `from` if the
+// failure is malformed.
+Error sanitize_remote(Error told, uint32_t from, uint32_t size);
+
+class SharedError {
+public:
+    explicit SharedError(const PeerTable &peer_table) : peer_table_(peer_table) {}
+
+    bool is_set() const { return line().recorded_by.load(std::memory_order_acquire) != 0; }
+    std::optional<Error> failure() const;
+    // Records the error unless one is already set, and wakes all ranks of this host. Returns the
+    // recorded error. Any thread.
+    Error set_once(const Error &error);
+    // Returns true to one rank of this host only, the one that reports the failure.
+    bool claim_report() const { return line().is_told.exchange(1, std::memory_order_relaxed) == 0; }
+
+private:
+    SharedErrorLine &line() const { return peer_table_.first().shared_error(); }
+
+    const PeerTable &peer_table_;
+    std::mutex one_writer_; // for this rank's record, which one thread at a time writes
+};
+
+} // namespace qccl

@@ -1,0 +1,235 @@
+// Creates the two transports of which the ranks of one host share memory. Each rank calls the
+// function on the thread that creates its communicator; the function blocks until all ranks have
+// done the same.
+//
+// inproc: ranks are threads of one process and segments are plain memory. A rank may be destroyed
+// while other ranks still read its segment, so every rank holds every segment.
+//
+// shm: the ranks of one host are processes, or threads that share nothing. All ranks check that
+// they fit together, and each makes its segment. The ranks of each host then exchange the
+// descriptors of their segments and of their processes. All ranks agree on the outcome of every
+// step that may fail.
+
+#include "base/system.hpp"
+#include "memory/peer_table.hpp"
+#include "memory/shared_memory.hpp"
+#include "net/fd_exchange.hpp"
+#include "transport/remote_setup.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+
+namespace qccl {
+
+// ---- Ranks as threads: inproc
+
+namespace {
+
+// A segment and the number of ranks that still hold it. The count includes every rank from the
+// start, before the rank has got the segment's address. If the exchange of addresses fails
+// half-way, the ranks that never get the address never give up their claims, and the memory stays:
+// no rank can know that it is unused.
+struct ClaimedSegment {
+    Mapping memory;
+    std::atomic<uint32_t> claims;
+    FlightRecorderFile records; // in rank 0's segment only; for all ranks
+    PlainOverflow overflow{};
+};
+
+std::shared_ptr<const void> hold(ClaimedSegment *segment) {
+    return std::shared_ptr<ClaimedSegment>(segment, [](ClaimedSegment *held) {
+        if (held->claims.fetch_sub(1, std::memory_order_acq_rel) == 1) delete held;
+    });
+}
+
+Result<Mapping> make_segment(const SegmentShape &shape) {
+    QCCL_TRY(const size_t bytes, shape.segment_bytes());
+    return Mapping::anonymous(bytes);
+}
+
+Result<FlightRecorderFile> make_records(const TransportOptions &options,
+                                        const PeerInfoTable &peer_info) {
+    if (options.rank != 0) return FlightRecorderFile();
+    return FlightRecorderFile::make(options.record, peer_info.session(), 0, options.size, 0);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
+                                                           const AllGather &all_gather) {
+    const SegmentShape shape = shape_of(options);
+    auto memory = make_segment(shape);
+    PeerInfo info;
+    info.shape = shape;
+    SocketBell bell = make_bell(options, info);
+    if (!memory) info.fail(memory.error());
+    QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
+    auto records = make_records(options, peer_info);
+    QCCL_TRY(gather_done(outcome(records), options.size, all_gather));
+
+    Segment(memory->base(), shape).format();
+    auto *const mine = new ClaimedSegment{std::move(*memory), options.size, std::move(*records)};
+    std::vector<ClaimedSegment *> all(options.size);
+    QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
+
+    std::vector<LocalSegment> near;
+    std::vector<std::shared_ptr<const void>> others; // remote ranks' segments, held but not read
+    for (uint32_t peer = 0; peer < options.size; peer++) {
+        std::shared_ptr<const void> keeper = hold(all[peer]);
+        if (peer_info.is_local(options.rank, peer))
+            near.push_back({all[peer]->memory.base(), std::move(keeper),
+                            view_plain_overflow(all[peer]->overflow)});
+        else
+            others.push_back(std::move(keeper));
+    }
+    QCCL_TRY(PeerTable peer_table,
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(near)));
+    auto transport = std::make_unique<SharedTransport>(
+        "inproc", std::move(peer_table), LivenessMonitor(), peer_info,
+        all[0]->records.recorder(options.rank, record_owner(options, peer_info), {}), options);
+    if (!options.hosts.empty())
+        QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
+    return std::unique_ptr<Transport>(std::move(transport));
+}
+
+// ---- Ranks as processes: shm
+
+namespace {
+
+static_assert(sizeof(FdExchangeAddress) <= sizeof PeerInfo{}.contact);
+
+// What a rank opens before it knows the others.
+struct FdExchangeEnds {
+    FdExchangeServer server; // on the host's lowest rank only
+    FdExchangeClient client; // on the other ranks
+};
+
+Result<FdExchangeEnds> open_door(const TransportOptions &options) {
+    const auto &hosts = options.hosts;
+    const bool is_lowest = hosts.empty()
+                               ? options.rank == 0
+                               : std::find(hosts.begin(), hosts.end(), hosts[options.rank]) ==
+                                     hosts.begin() + options.rank;
+    FdExchangeEnds door;
+    if (is_lowest) {
+        QCCL_TRY(door.server, FdExchangeServer::open());
+    } else {
+        QCCL_TRY(door.client, FdExchangeClient::open());
+    }
+    return door;
+}
+
+// What a rank makes once all ranks fit together.
+struct OwnDescriptors {
+    FdPair pair;         // memory, and the descriptor that shows whether this process lives
+    FileDescriptor life; // held open for that descriptor
+    FileDescriptor file; // of the memory, for its growth
+    Mapping memory;
+};
+
+Result<OwnDescriptors> prepare(const SegmentShape &shape) {
+    OwnDescriptors mine;
+    QCCL_TRY(const size_t bytes, shape.segment_bytes());
+    QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
+    mine.file = FileDescriptor(fcntl(mine.pair[0].number(), F_DUPFD_CLOEXEC, 0));
+    if (!mine.file.is_open())
+        return Error::make(Code::system_error, "shared memory: %s", describe_errno(errno).c_str());
+    QCCL_TRY(ProcessLiveness liveness, ProcessLiveness::open());
+    mine.pair[1] = std::move(liveness.shown);
+    mine.life = std::move(liveness.held);
+    QCCL_TRY(mine.memory, map_shared_memory(mine.pair[0], bytes));
+    mine.memory.populate();
+    Segment(mine.memory.base(), shape).format();
+    return mine;
+}
+
+// The mapped memory of all ranks of this host, and a view of their processes.
+struct Exchanged {
+    std::vector<LocalSegment> near;
+    LivenessMonitor liveness;
+};
+
+// `file` is given only for this rank's own memory.
+LocalSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
+    std::byte *const base = memory.base();
+    const Segment segment(base, shape);
+    auto overflow =
+        file.is_open() ? own_file_overflow(segment, std::move(file)) : view_file_overflow(segment);
+    return {base, std::make_shared<Mapping>(std::move(memory)), std::move(overflow)};
+}
+
+Result<Exchanged> exchange(FdExchangeEnds door, OwnDescriptors mine, const PeerInfoTable &peer_info,
+                           const TransportOptions &options) {
+    const std::vector<uint32_t> ranks = peer_info.local_ranks(options.rank);
+    const auto place = static_cast<uint32_t>(
+        std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
+    FdExchangeAddress address;
+    std::memcpy(&address, peer_info[ranks.front()].contact, sizeof address);
+    auto pairs = place == 0 ? door.server.serve(std::move(mine.pair), ranks, options.peer_timeout,
+                                                options.cancel_check)
+                            : door.client.join(address, place, ranks, std::move(mine.pair),
+                                               options.peer_timeout);
+    if (!pairs) return pairs.error();
+    Exchanged all;
+    const SegmentShape &shape = peer_info[options.rank].shape;
+    const size_t bytes = mine.memory.bytes(); // equal on all ranks, since the shapes are
+    std::vector<FileDescriptor> shown(options.size);
+    for (uint32_t i = 0; i < ranks.size(); i++) {
+        if (i == place) {
+            all.near.push_back(keep(std::move(mine.memory), shape, std::move(mine.file)));
+        } else {
+            QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[i][0], bytes));
+            all.near.push_back(keep(std::move(theirs), shape));
+        }
+        shown[ranks[i]] = std::move((*pairs)[i][1]);
+    }
+    all.liveness = LivenessMonitor(std::move(shown), std::move(mine.life));
+    return all;
+}
+
+Result<Recorder> make_recorder(const TransportOptions &options, const PeerInfoTable &peer_info) {
+    const std::vector<int64_t> pids = peer_info.pids();
+    std::vector<RecordedProcess> listed;
+    for (const uint32_t rank : peer_info.local_ranks(options.rank))
+        listed.push_back({.rank = rank, .pid = static_cast<int32_t>(pids[rank])});
+    QCCL_TRY(const FlightRecorderFile file,
+             FlightRecorderFile::make(options.record, peer_info.session(), options.rank, 1,
+                                      static_cast<uint32_t>(listed.size())));
+    return file.recorder(0, record_owner(options, peer_info), listed);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
+                                                        const AllGather &all_gather) {
+    auto door = open_door(options);
+    PeerInfo info;
+    info.shape = shape_of(options);
+    info.free_bytes = free_memory_of(options)();
+    SocketBell bell = make_bell(options, info);
+    if (!door)
+        info.fail(door.error());
+    else
+        std::memcpy(info.contact, &door->server.address(), sizeof(FdExchangeAddress));
+    QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
+
+    auto mine = prepare(info.shape);
+    QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
+    auto all = exchange(std::move(*door), std::move(*mine), peer_info, options);
+    auto recorder = make_recorder(options, peer_info); // last: no other step needs it
+    QCCL_TRY(gather_done(all ? outcome(recorder) : outcome(all), options.size, all_gather));
+
+    QCCL_TRY(PeerTable peer_table,
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(all->near)));
+    auto transport =
+        std::make_unique<SharedTransport>("shm", std::move(peer_table), std::move(all->liveness),
+                                          peer_info, std::move(*recorder), options);
+    if (!options.hosts.empty())
+        QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
+    return std::unique_ptr<Transport>(std::move(transport));
+}
+
+} // namespace qccl

@@ -1,0 +1,292 @@
+// The network over UCX: active messages of UCP, over any transports that UCX finds. A module of its
+// own that fills the table in network_module.hpp. One thread at a time may use an end.
+#include "transport/network_module.hpp"
+#include "transport/ucx/ucx_end.hpp"
+#include "transport/ucx/ucx_settings.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/random.h>
+#include <ucp/api/ucp.h>
+
+namespace qccl {
+
+// Larger messages wait at the sender until they are pulled. So a receiver never gets more than it
+// has buffers for, and network cards move the bytes from memory to memory. A large message that may
+// go eagerly does not wait if it goes through sockets: the request to pull it would queue behind
+// other data.
+static constexpr size_t eager_bytes = always_eager_bytes;
+
+static constexpr unsigned message_id = 0;
+
+namespace {
+
+ucs_status_t on_message(void *argument, const void *head, size_t head_bytes, void *data,
+                        size_t bytes, const ucp_am_recv_param_t *how) {
+    auto &end = *static_cast<NetworkEnd *>(argument);
+    const NetworkEvents &events = end.events;
+    const bool waits_at_sender = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    const bool may_stay = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
+    if (!waits_at_sender && (!may_stay || bytes <= eager_bytes)) {
+        events.on_message(events.context, head, head_bytes, data, bytes, nullptr);
+        return UCS_OK;
+    }
+    end.arriving = static_cast<RendezvousHandle *>(data);
+    events.on_message(events.context, head, head_bytes, waits_at_sender ? nullptr : data, bytes,
+                      end.arriving);
+    return std::exchange(end.arriving, nullptr) ? UCS_INPROGRESS : UCS_OK;
+}
+
+bool open_worker(NetworkEnd &end, char *error, size_t error_bytes) {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+    ucs_status_t status = ucp_worker_create(end.context, &params, &end.worker);
+    if (status != UCS_OK) return refuse(error, error_bytes, "a worker of UCX", status);
+
+    status = hear_messages(end, message_id, on_message);
+    if (status == UCS_OK) status = hear_wireups(end);
+    if (status == UCS_OK) status = ucp_worker_get_efd(end.worker, &end.descriptor);
+    return status == UCS_OK || refuse(error, error_bytes, "a worker of UCX", status);
+}
+
+NetworkEnd *open(const NetworkSettings *settings, const NetworkEvents *events, char *error,
+                 size_t error_bytes) {
+    auto end = std::make_unique<NetworkEnd>();
+    end->events = *events;
+    end->own = settings->own;
+    if (getrandom(&end->secret, sizeof end->secret, 0) != sizeof end->secret) {
+        refuse(error, error_bytes, "the system's random numbers", UCS_ERR_IO_ERROR);
+        return nullptr;
+    }
+    end->peers = std::vector<NetworkEnd::Peer>(settings->peers);
+    for (uint32_t peer = 0; peer < settings->peers; peer++) {
+        end->peers[peer].end = end.get();
+        end->peers[peer].number = peer;
+    }
+    if (!open_ucx(*settings, end->context, error, error_bytes)) return nullptr;
+    if (!open_worker(*end, error, error_bytes)) return nullptr;
+    return end.release();
+}
+
+// The address is the end's secret, followed by UCX's address.
+size_t address(NetworkEnd *end, void *out, size_t capacity) {
+    ucp_address_t *own = nullptr;
+    size_t bytes = 0;
+    if (ucp_worker_get_address(end->worker, &own, &bytes) != UCS_OK) return 0;
+    std::vector<std::byte> whole(sizeof end->secret + bytes);
+    std::memcpy(whole.data(), &end->secret, sizeof end->secret);
+    std::memcpy(whole.data() + sizeof end->secret, own, bytes);
+    ucp_worker_release_address(end->worker, own);
+    if (out) std::memcpy(out, whole.data(), std::min(whole.size(), capacity));
+    return whole.size();
+}
+
+void add_peer(NetworkEnd *end, uint32_t number, const void *address, size_t bytes) {
+    NetworkEnd::Peer &peer = end->peers[number];
+    if (bytes <= sizeof peer.secret) return lose(peer, UCS_ERR_INVALID_ADDR);
+    const auto *const first = static_cast<const std::byte *>(address);
+    std::memcpy(&peer.secret, first, sizeof peer.secret);
+    peer.address.assign(first + sizeof peer.secret, first + bytes);
+}
+
+void on_sent(void *request, ucs_status_t, void *user_data) {
+    const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
+    ucp_request_free(request);
+    operation->end->sent.push_back(operation->token);
+}
+
+using Posted = NetworkModule::Posted;
+
+Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < operation->part_count; i++) bytes += operation->parts[i].length;
+    ucp_request_param_t how{};
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS;
+    const bool is_eager = bytes <= eager_bytes || (operation->is_eager && peer.takes_copies);
+    how.flags = is_eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+    how.cb.send = on_sent;
+    how.user_data = operation.get();
+    const bool is_one = operation->part_count <= 1;
+    how.datatype = is_one ? ucp_dt_make_contig(1) : ucp_dt_make_iov();
+    const void *const one = operation->part_count == 1 ? operation->parts[0].buffer : nullptr;
+    const void *const data = is_one ? one : operation->parts;
+    const ucs_status_ptr_t request =
+        ucp_am_send_nbx(peer.endpoint, message_id, operation->head, operation->head_bytes, data,
+                        is_one ? bytes : operation->part_count, &how);
+    if (!request) return Posted::done;
+    if (UCS_PTR_IS_ERR(request)) {
+        lose(peer, UCS_PTR_STATUS(request));
+        return Posted::refused;
+    }
+    (void)operation.release(); // on_sent takes it back
+    return Posted::under_way;
+}
+
+Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_bytes,
+            const NetworkPart *parts, size_t part_count, bool is_eager, uint64_t token) {
+    NetworkEnd::Peer &peer = end->peers[number];
+    if (!peer.endpoint && !peer.is_lost) send_wireup(peer);
+    if (peer.is_lost) return Posted::refused;
+    auto operation = std::make_unique<UcxOperation>();
+    operation->end = end;
+    operation->token = token;
+    operation->head_bytes = head_bytes;
+    std::memcpy(operation->head, head, head_bytes);
+    operation->part_count = part_count;
+    operation->is_eager = is_eager;
+    for (size_t i = 0; i < part_count; i++)
+        operation->parts[i] = {const_cast<void *>(parts[i].data), parts[i].bytes};
+    if (peer.is_settled && peer.waiting.empty()) return send(peer, std::move(operation));
+    peer.waiting.push_back(std::move(operation));
+    return Posted::under_way;
+}
+
+size_t occurrences(std::string_view text, std::string_view word) {
+    size_t found = 0;
+    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) found++;
+    return found;
+}
+
+// UCX 1.13 tells this only in text: one line "lane[0]: 1:tcp/eth0 ..." for each connection.
+bool goes_through_sockets(ucp_ep_h endpoint) {
+    char *text = nullptr;
+    size_t bytes = 0;
+    FILE *const stream = open_memstream(&text, &bytes);
+    if (!stream) return false;
+    ucp_ep_print_info(endpoint, stream);
+    std::fclose(stream);
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+    const size_t lanes = occurrences({text, bytes}, "lane[");
+    return lanes > 0 && occurrences({text, bytes}, ":tcp/") == lanes;
+}
+
+void send_waiting(NetworkEnd::Peer &peer) {
+    while (!peer.waiting.empty()) {
+        std::unique_ptr<UcxOperation> operation = std::move(peer.waiting.front());
+        peer.waiting.pop_front();
+        const uint64_t token = operation->token;
+        if (send(peer, std::move(operation)) != Posted::under_way) peer.end->sent.push_back(token);
+    }
+}
+
+void on_pulled(void *request, ucs_status_t status, size_t, void *user_data) {
+    const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
+    ucp_request_free(request);
+    operation->end->pulled.push_back({operation->token, status == UCS_OK});
+}
+
+void pull(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token) {
+    auto operation = std::make_unique<UcxOperation>();
+    operation->end = end;
+    operation->token = token;
+    ucp_request_param_t how{};
+    how.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE;
+    how.cb.recv_am = on_pulled;
+    how.user_data = operation.get();
+    how.datatype = ucp_dt_make_contig(1);
+    const ucs_status_ptr_t request = ucp_am_recv_data_nbx(end->worker, handle, to, bytes, &how);
+    if (!request || UCS_PTR_IS_ERR(request))
+        end->pulled.push_back({token, request == nullptr});
+    else
+        (void)operation.release(); // on_pulled takes it back
+}
+
+// UCX 1.13 still uses a message that it has put together from pieces after the callback has seen
+// it. So a message that is discarded inside the callback is left to UCX.
+void discard(NetworkEnd *end, RendezvousHandle *handle) {
+    if (handle == end->arriving)
+        end->arriving = nullptr;
+    else
+        ucp_am_data_release(end->worker, handle);
+}
+
+bool progress(NetworkEnd *end) {
+    const bool has_moved = ucp_worker_progress(end->worker) != 0;
+    if (!end->has_news()) return has_moved;
+    answer_wireups(*end);
+    for (const uint32_t number : std::exchange(end->settled, {})) {
+        NetworkEnd::Peer &peer = end->peers[number];
+        peer.takes_copies = !peer.is_lost && goes_through_sockets(peer.endpoint);
+        send_waiting(peer);
+    }
+    const NetworkEvents &events = end->events;
+    for (const uint64_t token : std::exchange(end->sent, {})) events.on_sent(events.context, token);
+    for (const auto &[token, whole] : std::exchange(end->pulled, {}))
+        events.on_pulled(events.context, token, whole);
+    for (const auto &[peer, why] : std::exchange(end->lost, {}))
+        events.on_peer_lost(events.context, peer, ucs_status_string(why));
+    return true;
+}
+
+int descriptor(NetworkEnd *end) { return end->descriptor; }
+
+bool arm(NetworkEnd *end) { return !end->has_news() && ucp_worker_arm(end->worker) == UCS_OK; }
+
+// Closes the endpoints, since peers would otherwise find the connections broken. Does not wait for
+// peers that do not answer.
+void close_endpoints(NetworkEnd &end) {
+    constexpr int most_looks = 10000;
+    std::vector<ucs_status_ptr_t> closing;
+    for (NetworkEnd::Peer &peer : end.peers) {
+        if (!peer.endpoint) continue;
+        ucp_request_param_t how{};
+        how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        how.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        const ucs_status_ptr_t request = ucp_ep_close_nbx(peer.endpoint, &how);
+        if (UCS_PTR_IS_PTR(request)) closing.push_back(request);
+    }
+    for (int look = 0; look < most_looks && !closing.empty(); look++) {
+        ucp_worker_progress(end.worker);
+        std::erase_if(closing, [](ucs_status_ptr_t request) {
+            if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+            ucp_request_free(request);
+            return true;
+        });
+    }
+}
+
+} // namespace
+
+NetworkEnd::~NetworkEnd() {
+    events.context = this;
+    events.on_message = [](void *self, const void *, size_t, const void *, size_t,
+                           RendezvousHandle *handle) {
+        if (handle) discard(static_cast<NetworkEnd *>(self), handle);
+    };
+    if (worker) {
+        close_endpoints(*this);
+        ucp_worker_destroy(worker);
+    }
+    if (context) ucp_cleanup(context);
+}
+
+} // namespace qccl
+
+extern "C" [[gnu::visibility("default")]] qccl::NetworkModuleFunction qccl_network_module;
+
+const qccl::NetworkModule *qccl_network_module() {
+    using namespace qccl;
+    static constexpr NetworkModule module{.abi = NetworkModule::current_abi,
+                                          .name = "ucx",
+                                          .open = open,
+                                          .close = [](NetworkEnd *end) { delete end; },
+                                          .address = address,
+                                          .add_peer = add_peer,
+                                          .post = post,
+                                          .pull = pull,
+                                          .discard = discard,
+                                          .progress = progress,
+                                          .descriptor = descriptor,
+                                          .arm = arm};
+    return &module;
+}

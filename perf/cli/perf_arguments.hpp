@@ -1,0 +1,142 @@
+// The command line of qccl-perf: the options of nccl-tests, each accepted or refused with the
+// reason, and additional options. The options that select calls (operations, types, codecs,
+// algorithms, sizes) serve every command of qccl-perf and qccl-info that measures, simulates or
+// explains calls. Starts nothing and prints nothing. Any thread.
+#pragma once
+
+#include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "coll/algorithm.hpp"
+#include "perf/cli/command_line.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace qccl::perf {
+
+// ---- Options that select calls
+
+// Each function returns a parser that stores the named value in its argument. The argument must
+// outlive the parsing of the command line.
+Take take_collective(Collective &collective); // also accepts the names of nccl-tests
+Take take_algorithm(Algorithm &algorithm);
+Take take_ops(std::vector<RedOp> &ops);
+Take take_types(std::optional<std::vector<DataType>> &types);
+Take take_root(std::optional<uint32_t> &root, uint32_t most_ranks); // stores nothing for "all"
+Take take_codecs(std::vector<Codec> &codecs);
+// Accepts "auto" or specs, and stores specs in their shortest form.
+Take take_algorithms(std::vector<std::string> &algorithms);
+
+// Where the values of -b, -e, -i and -f are stored.
+struct SizeOptions {
+    uint64_t &min_bytes, &max_bytes, &step_bytes, &step_factor;
+};
+void add_sizes(CLI::App &app, const SizeOptions &to);
+
+// ---- The command line of qccl-perf
+
+// Which rank's time a row shows.
+enum class Average : int32_t { rank_0 = 0, mean = 1, fastest = 2, slowest = 3 };
+enum class Blocking : int32_t { none = 0, with_barrier = 1, without_barrier = 2 };
+enum class Launch : uint8_t { processes, threads, mpi, environment };
+enum class Buffers : uint8_t { shareable, ordinary };
+
+// Whether this process is one of several ranks that a launcher or a user has started, and how this
+// is known.
+struct Started {
+    bool by_mpi = false;        // the MPI module can reach the other ranks
+    std::string by_environment; // the variables that give each rank its number; empty: none are set
+
+    // Ranks under MPI communicate through MPI. If the launcher may serve several MPIs or none, they
+    // do so only if the user asks for MPI.
+    Launch launch(bool wants_mpi) const {
+        if (by_mpi && (wants_mpi || by_environment.empty())) return Launch::mpi;
+        return by_environment.empty() ? Launch::processes : Launch::environment;
+    }
+};
+
+// The defaults are those of nccl-tests, except `average`, and except `ranks`, because one rank has
+// no peer.
+struct PerfArguments {
+    Collective collective = Collective::all_reduce;
+
+    uint64_t min_bytes = uint64_t{32} << 20;
+    uint64_t max_bytes = uint64_t{32} << 20;
+    uint64_t step_bytes = uint64_t{1} << 20;
+    uint64_t step_factor = 1;
+    bool names_sizes = false; // -b or -e was given
+
+    static constexpr uint32_t default_iterations = 20;
+    std::optional<uint32_t> iterations; // nothing: the default, or more for small sizes
+    uint32_t warmup_iterations = 1;
+    // Calls per iteration; nothing: 1, or more where reading the clock would distort the time.
+    std::optional<uint32_t> aggregated;
+    uint32_t cycles = 1; // 0: for ever
+    uint32_t checks = 1;
+    std::vector<RedOp> ops{RedOp::sum};
+    std::optional<std::vector<DataType>> types; // nothing: float, or the input files' type
+    std::optional<uint32_t> root = 0;           // nothing: each rank in turn
+    Blocking blocking = Blocking::none;
+    double timeout_s = 0; // 0: the library's default
+    bool reports_cpu_time = false;
+    bool reports_timestamps = false;
+    bool reports_memory = false;
+    bool reports_iterations = false;
+    uint32_t skipped_iterations = 0; // first iterations, which those reports leave out
+    Average average = Average::slowest;
+    uint32_t unaligned_elements = 0;
+    std::string nccl_json_file;
+
+    Launch launch = Launch::processes;
+    uint32_t ranks = 2;
+    std::vector<std::string> devices{"host"}; // rank r gets item r mod n
+    std::vector<Codec> codecs{Codec{}};
+    std::vector<std::string> algorithms{"auto"};
+    bool has_lossless_beside = true; // lossless calls are measured too, for comparison
+    std::string input;               // pattern of .npy files; empty: generated data
+    uint64_t seed = 1;
+    std::string json_file; // "-": standard output
+    std::string baseline;  // "mpi" or empty
+    Buffers buffers = Buffers::shareable;
+    std::optional<bool> wants_registered; // nothing: registered if possible
+
+    // GB/s. The run fails if the average bus bandwidth is below nine tenths of this.
+    std::optional<double> least_busbw;
+
+    const std::string &device_of(uint32_t rank) const { return devices[rank % devices.size()]; }
+    std::vector<std::string> devices_of_ranks() const;
+    // Fails if there are more devices than ranks.
+    Done check_devices() const;
+    // Returns the first device that is not the host; empty: there is none.
+    std::string first_gpu() const;
+    bool is_all_gpus() const;
+    // Returns whether buffers on the host are registered.
+    bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
+};
+
+// `arguments` are the words after the collective's name. `started` says whether this process has
+// been started as one of several ranks. Returns the arguments, or the text and exit status to end
+// with.
+std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
+                                                         const std::string &program,
+                                                         std::vector<std::string> arguments,
+                                                         const Started &started);
+
+// Adds the options that define the ranks, and sets `to.launch` by `started`, which must outlive the
+// parsing of the command line.
+void add_ranks(CLI::App &app, PerfArguments &to, const Started &started);
+
+// Fails if the sweep over sizes would not end.
+Done check_sizes(const PerfArguments &arguments);
+
+// Parses NCCL_TESTS_MIN_BW: a number of GB/s.
+Result<double> parse_least_busbw(const std::string &text);
+
+// Recognizes the names by which users call a collective: "all_reduce", "allreduce",
+// "all_reduce_perf".
+std::optional<Collective> collective_called(std::string_view name);
+
+} // namespace qccl::perf

@@ -1,0 +1,145 @@
+// Implements qccl-info schedule and verify: emits or reads schedules, prints one or proves all.
+#include "perf/info/info_commands.hpp"
+
+#include "coll/algorithm.hpp"
+#include "perf/report/tool_files.hpp"
+#include "schedule/lower.hpp"
+#include "schedule/schedule_text.hpp"
+#include "schedule/verify.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+
+namespace qccl::perf {
+
+static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t rank) {
+    QCCL_TRY(const Schedule author,
+             emit(question.algorithm, question.collective, question.team(rank)));
+    if (!question.codec) return author;
+    return place_codec(author);
+}
+
+Done check_question(const ScheduleQuestion &question) {
+    QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, DataType::float32,
+                         RedOp::sum));
+    const Algorithm &algorithm = question.algorithm;
+    if (algorithm && !algorithm.has(question.collective))
+        return Error::make(Code::invalid_argument, "%s has no %s", spec(algorithm).c_str(),
+                           name(question.collective));
+    if (question.ranks == 0)
+        return question.file.empty()
+                   ? Error::make(Code::invalid_argument, "--ranks is required without --file")
+                   : Done{};
+    if (question.places && question.places->ranks() != question.ranks)
+        return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
+                           question.places->ranks(), question.ranks);
+    for (const auto &[name, rank] :
+         {std::pair("--rank", question.rank), std::pair("--root", question.root)})
+        if (rank >= question.ranks)
+            return Error::make(Code::invalid_argument, "%s %u is none of the %u ranks", name, rank,
+                               question.ranks);
+    return {};
+}
+
+Done print_schedule(const ScheduleQuestion &question) {
+    QCCL_TRY(Schedule schedule, schedule_of(question, question.rank));
+    std::fputs(print(Section{question.team(question.rank), std::move(schedule)}).c_str(), stdout);
+    return {};
+}
+
+// Checks that every rank has exactly one section and that all sections belong to one job. The
+// sections are sorted by rank.
+static Done check_sections(const std::vector<Section> &sections, const std::string &called) {
+    const Team &first = sections[0].team;
+    const auto count = static_cast<uint32_t>(sections.size());
+    for (const auto &[team, schedule] : sections)
+        if (team.size != first.size || team.root != first.root)
+            return Error::make(Code::invalid_argument,
+                               "%s holds schedules of several jobs: rank %u of %u root %u, and "
+                               "rank %u of %u root %u",
+                               called.c_str(), first.rank, first.size, first.root, team.rank,
+                               team.size, team.root);
+    for (uint32_t rank = 0; rank < std::min(count, first.size); rank++)
+        if (const uint32_t there = sections[rank].team.rank; there != rank)
+            return Error::make(Code::invalid_argument, "%s holds %s of rank %u of %u",
+                               called.c_str(), there > rank ? "no schedule" : "several schedules",
+                               std::min(rank, there), first.size);
+    if (count < first.size)
+        return Error::make(Code::invalid_argument, "%s holds no schedule of rank %u of %u",
+                           called.c_str(), count, first.size);
+    if (count > first.size)
+        return Error::make(Code::invalid_argument, "%s holds several schedules of rank %u of %u",
+                           called.c_str(), sections[first.size].team.rank, first.size);
+    return {};
+}
+
+// Reads one section for each rank, in any order, and sorts them by rank.
+static Result<std::vector<Section>> read_sections(const ScheduleQuestion &question) {
+    const std::string called = question.file == "-" ? "standard input" : question.file;
+    QCCL_TRY(const std::string text, read_text(question.file, called));
+    auto parsed = parse(text);
+    if (!parsed)
+        return Error::make(Code::invalid_argument, "%.200s: %.280s", called.c_str(),
+                           parsed.error().text);
+    std::vector<Section> sections = std::move(*parsed);
+    std::sort(sections.begin(), sections.end(),
+              [](const Section &a, const Section &b) { return a.team.rank < b.team.rank; });
+    const auto count = static_cast<uint32_t>(sections.size());
+    if (count == 0)
+        return Error::make(Code::invalid_argument, "%s holds no schedule", called.c_str());
+    QCCL_TRY(check_sections(sections, called));
+    if (question.ranks != 0 && question.ranks != count)
+        return Error::make(Code::invalid_argument, "%s holds %u schedules, and --ranks says %u",
+                           called.c_str(), count, question.ranks);
+    return sections;
+}
+
+// Returns the schedules of the file or of the algorithm. With a file, also sets the theorem's ranks
+// and root.
+static Result<ScheduleOf> find_schedules(const ScheduleQuestion &question, Theorem &theorem) {
+    if (question.file.empty())
+        return ScheduleOf([&question](uint32_t rank) { return schedule_of(question, rank); });
+    QCCL_TRY(std::vector<Section> sections, read_sections(question));
+    theorem.ranks = static_cast<uint32_t>(sections.size());
+    theorem.root = sections[0].team.root;
+    const bool has_codec = question.codec.has_value();
+    return ScheduleOf(
+        [has_codec, sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
+            const Schedule &schedule = sections[rank].schedule;
+            return has_codec && !schedule.is_placed ? place_codec(schedule) : schedule;
+        });
+}
+
+static Done print_synchronous_proof(const ScheduleOf &schedules, uint32_t ranks) {
+    QCCL_TRY(const SynchronousProof proof, verify_synchronous(ranks, schedules));
+    std::printf("holds where a send is done only when its receive is posted, too: ");
+    if (proof.in_flight == 1)
+        std::printf("sends and receives may block\n");
+    else
+        std::printf("a rank then has up to %u tasks in flight (sends, receives, joined steps)\n",
+                    proof.in_flight);
+    return {};
+}
+
+Done print_proof(const ScheduleQuestion &question) {
+    Theorem theorem{.collective = question.collective,
+                    .order = question.algorithm.order(question.team(0)),
+                    .ranks = question.ranks,
+                    .root = question.root,
+                    .own = question.algorithm.own()};
+    const auto begin = std::chrono::steady_clock::now();
+    QCCL_TRY(const ScheduleOf schedules, find_schedules(question, theorem));
+    QCCL_TRY(const Verified proof, verify(theorem, schedules));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::printf("%s by %s of %u ranks%s%s holds: %" PRIu64 " steps, %" PRIu64
+                " messages, %u rounds; proven in %.3f s\n",
+                name(theorem.collective), spec(question.algorithm).c_str(), theorem.ranks,
+                question.codec ? " with " : "", question.codec ? spec(*question.codec).c_str() : "",
+                proof.steps, proof.messages, proof.rounds, seconds.count());
+    if (!question.has_synchronous_sends) return {};
+    return print_synchronous_proof(schedules, theorem.ranks);
+}
+
+} // namespace qccl::perf

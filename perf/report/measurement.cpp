@@ -1,0 +1,117 @@
+// Implements measurement.hpp: sorts the times and computes all statistics from them, and gives the
+// sizes, in-place positions and bandwidths of a collective with the formulas of nccl-tests.
+#include "perf/report/measurement.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace qccl::perf {
+
+// ---- Statistics
+
+static double percentile(const std::vector<double> &sorted, size_t percent) {
+    return sorted[std::max<size_t>((sorted.size() * percent + 99) / 100, 1) - 1];
+}
+
+Statistics statistics(std::span<const double> values) {
+    if (values.empty()) return {};
+    std::vector<double> sorted(values.begin(), values.end());
+    std::sort(sorted.begin(), sorted.end());
+    const size_t count = sorted.size();
+    const double mean =
+        std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(count);
+    double squares = 0;
+    for (const double value : sorted) squares += (value - mean) * (value - mean);
+    return {.mean = mean,
+            .median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2,
+            .p95 = percentile(sorted, 95),
+            .p99 = percentile(sorted, 99),
+            .min = sorted.front(),
+            .max = sorted.back(),
+            .deviation = std::sqrt(squares / static_cast<double>(count))};
+}
+
+// ---- One call
+
+uint64_t Operation::send_count() const {
+    return collective == Collective::reduce_scatter ? count * ranks : count;
+}
+
+uint64_t Operation::recv_count() const {
+    return collective == Collective::all_gather ? count * ranks : count;
+}
+
+uint64_t Operation::bytes() const {
+    return std::max(send_count(), recv_count()) * type_bytes(type);
+}
+
+uint64_t Operation::send_in_place_stride() const {
+    return collective == Collective::all_gather ? count : 0;
+}
+
+uint64_t Operation::recv_in_place_stride() const {
+    return collective == Collective::reduce_scatter ? count : 0;
+}
+
+double Operation::algbw(double seconds) const {
+    return seconds > 0 ? static_cast<double>(bytes()) / 1e9 / seconds : 0;
+}
+
+// The bandwidth of a link under the least possible traffic: a sum must reach and leave every rank,
+// while a gathered block only leaves its own rank.
+double Operation::busbw(double seconds) const {
+    const double others = static_cast<double>(ranks - 1) / ranks;
+    switch (collective) {
+    case Collective::all_reduce: return algbw(seconds) * 2 * others;
+    case Collective::broadcast: return algbw(seconds);
+    default: return algbw(seconds) * others;
+    }
+}
+
+Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
+                       uint32_t ranks, uint64_t bytes) {
+    const uint64_t count = bytes / type_bytes(type);
+    const uint64_t multiple = 16 / type_bytes(type);
+    return {.collective = collective,
+            .type = type,
+            .op = op,
+            .root = root,
+            .ranks = ranks,
+            .count = has_part_per_rank(collective) ? count / ranks / multiple * multiple : count};
+}
+
+// ---- The calls of a sweep
+
+std::vector<DataType> sweep_types(const PerfArguments &arguments) {
+    return arguments.types.value_or(std::vector{DataType::float32});
+}
+
+std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
+    std::vector<uint64_t> sizes;
+    const uint64_t largest = arguments.max_bytes;
+    for (uint64_t size = arguments.min_bytes; size <= largest;) {
+        sizes.push_back(size);
+        const uint64_t factor = arguments.step_factor, step = arguments.step_bytes;
+        if (size == largest) break;
+        if (factor > 1 ? size > largest / factor : step > largest - size) break;
+        size = factor > 1 ? size * factor : size + step;
+    }
+    return sizes;
+}
+
+std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
+    if (arguments.collective != Collective::broadcast) return {0};
+    if (arguments.root) return {*arguments.root};
+    std::vector<uint32_t> roots(ranks);
+    for (uint32_t rank = 0; rank < ranks; rank++) roots[rank] = rank;
+    return roots;
+}
+
+uint64_t sweep_points(const PerfArguments &arguments) {
+    return sweep_types(arguments).size() * arguments.ops.size() *
+           sweep_roots(arguments, arguments.ranks).size() * sweep_sizes(arguments).size();
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,354 @@
+// Implements result_check.hpp: reads the inputs of all ranks and combines them in double or
+// int64_t, compares a result with the exact one block by block, and derives the bounds for rounding
+// and for codecs.
+#include "perf/run/result_check.hpp"
+
+#include "kernels/codec/number.hpp"
+#include "perf/run/input_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace qccl::perf {
+
+// ---- Exact result
+
+const std::byte *ExactResult::read(uint32_t giver, uint64_t first, size_t count) {
+    raw_.resize(count * type_bytes(operation_.type));
+    source_.read(giver, operation_.type, first, count, raw_.data());
+    return raw_.data();
+}
+
+// Calls `use(i, value, is_first)` for every input of every element i of the range. An element of a
+// collective that does not reduce has one input.
+template <class T, class Load, class Use>
+void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use) {
+    std::vector<T> values(count);
+    const auto take = [&](uint32_t giver, uint64_t giver_first, size_t at, size_t part,
+                          bool is_first) {
+        load(operation_.type, read(giver, giver_first, part), part, values.data());
+        for (size_t i = 0; i < part; i++) use(at + i, values[i], is_first);
+    };
+    if (reduces(operation_.collective)) {
+        const uint64_t begin = first + rank * operation_.recv_in_place_stride();
+        for (uint32_t giver = 0; giver < operation_.ranks; giver++)
+            take(giver, begin, 0, count, giver == 0);
+    } else if (operation_.collective == Collective::broadcast) {
+        take(operation_.root, first, 0, count, true);
+    } else {
+        for (size_t at = 0; at < count;) {
+            const uint64_t giver = (first + at) / operation_.count,
+                           within = (first + at) % operation_.count;
+            const size_t part = std::min<uint64_t>(count - at, operation_.count - within);
+            take(static_cast<uint32_t>(giver), within, at, part, true);
+            at += part;
+        }
+    }
+}
+
+void ExactResult::reals(uint32_t rank, uint64_t first, size_t count, double *dst,
+                        double *magnitudes) {
+    const RedOp op = operation_.op;
+    const auto combine = [op](double a, double b) {
+        switch (op) {
+        case RedOp::prod: return a * b;
+        case RedOp::max: return maximum(a, b);
+        case RedOp::min: return minimum(a, b);
+        default: return a + b;
+        }
+    };
+    for_each_input<double>(rank, first, count, load_reals,
+                           [&](size_t i, double value, bool is_first) {
+                               dst[i] = is_first ? value : combine(dst[i], value);
+                               const double magnitude = std::fabs(value);
+                               largest_ = std::max(largest_, magnitude);
+                               if (is_first)
+                                   magnitudes[i] = magnitude;
+                               else
+                                   magnitudes[i] = op == RedOp::prod ? magnitudes[i] * magnitude
+                                                                     : magnitudes[i] + magnitude;
+                           });
+    if (!reduces(operation_.collective) || op != RedOp::avg) return;
+    for (size_t i = 0; i < count; i++) dst[i] /= operation_.ranks;
+}
+
+static int64_t wrapped(DataType type, int64_t value) {
+    switch (type) {
+    case DataType::int8: return static_cast<int8_t>(value);
+    case DataType::uint8: return static_cast<uint8_t>(value);
+    case DataType::int32: return static_cast<int32_t>(value);
+    case DataType::uint32: return static_cast<uint32_t>(value);
+    default: return value;
+    }
+}
+
+static int64_t combine(DataType type, RedOp op, int64_t a, int64_t b) {
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    const bool a_is_less = type == DataType::uint64 ? x < y : a < b;
+    switch (op) {
+    case RedOp::prod: return wrapped(type, static_cast<int64_t>(x * y));
+    case RedOp::max: return a_is_less ? b : a;
+    case RedOp::min: return a_is_less ? a : b;
+    default: return wrapped(type, static_cast<int64_t>(x + y));
+    }
+}
+
+void ExactResult::integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst) {
+    for_each_input<int64_t>(
+        rank, first, count, load_integers, [&](size_t i, int64_t value, bool is_first) {
+            dst[i] = is_first ? value : combine(operation_.type, operation_.op, dst[i], value);
+        });
+    if (!reduces(operation_.collective) || operation_.op != RedOp::avg) return;
+    const auto divide = [this](int64_t value) {
+        const auto bits = static_cast<uint64_t>(value);
+        if (operation_.type == DataType::uint64)
+            return static_cast<int64_t>(bits / operation_.ranks);
+        return value / static_cast<int64_t>(operation_.ranks);
+    };
+    std::transform(dst, dst + count, dst, divide);
+}
+
+// ---- Check
+
+static constexpr size_t check_block = 4096; // elements compared at a time
+
+// What one rank found in its part of the result.
+struct Findings {
+    double error_squares = 0, value_squares = 0;
+    double max_abs_err = 0;
+    double largest_input = 0;
+    uint64_t non_finite = 0;
+    uint64_t overflowed = 0;
+    uint64_t dropped = 0; // NaN or Inf expected, but the result is a number
+    uint64_t wrong = 0;
+};
+
+struct Part {
+    uint64_t begin = 0, end = 0;
+};
+
+double encode_bound(const Codec &codec) {
+    // Scales are rounded too, by less than this factor.
+    static constexpr double scale_slack = 1.01;
+    switch (codec.id) {
+    case CodecId::none: return 0;
+    case CodecId::fp16: return 0x1p-11;
+    case CodecId::bf16: return 0x1p-8;
+    case CodecId::fp8e4m3: return 0x1p-4;
+    case CodecId::fp8e5m2: return 0x1p-3;
+    // A whole step, because stochastic rounding may take either neighbour, and the negative of the
+    // largest value has no code.
+    case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
+    case CodecId::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
+    // One step next to the largest element; OCP's scale may clip the largest element by as much.
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3: return 0x1p-3;
+    case CodecId::mxfp4:
+    case CodecId::nvfp4: return 0x1p-1;
+    case CodecId::onebit:
+    case CodecId::terngrad:
+    case CodecId::topk: return 1; // a value may become anything up to the largest value, or zero
+    }
+    return 0;
+}
+
+static uint64_t hash_of(const std::byte *data, size_t bytes) {
+    uint64_t hash = 0xCBF29CE484222325ULL + bytes;
+    const auto take = [&hash](uint64_t word) {
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+        hash ^= hash >> 32;
+    };
+    size_t at = 0;
+    for (uint64_t word = 0; at + sizeof word <= bytes; at += sizeof word) {
+        std::memcpy(&word, data + at, sizeof word);
+        take(word);
+    }
+    uint64_t rest = 0;
+    if (at < bytes) std::memcpy(&rest, data + at, bytes - at);
+    take(rest);
+    return hash;
+}
+
+static bool is_exact(const Operation &operation, const Source &source) {
+    if (!reduces(operation.collective) || operation.op == RedOp::max || operation.op == RedOp::min)
+        return true;
+    return operation.op != RedOp::prod && operation.ranks <= source.exact_ranks(operation.type);
+}
+
+// The largest error of a lossless sum or product of `ranks` values: one rounding for each value,
+// relative to the magnitudes, plus up to one smallest step each time for underflow.
+static double rounding_bound(const Operation &operation, double magnitude) {
+    const double ranks = operation.ranks;
+    const double share = operation.op == RedOp::avg ? 1 / ranks : 1;
+    return (ranks + 1) * (unit_roundoff(operation.type) * magnitude * share * 1.0001 +
+                          smallest_step(operation.type));
+}
+
+// The largest change of a result value by the codec. Values that share a scale are at most k *
+// `largest` after k ranks. Each rank may encode (as in a ring), and each encode also encodes the
+// errors of those before.
+static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
+    const double ranks = operation.ranks, bound = encode_bound(codec);
+    const double growth = std::pow(1 + bound, ranks);
+    if (!reduces(operation.collective)) return bound * all.largest_input;
+    if (operation.op == RedOp::max || operation.op == RedOp::min)
+        return growth * bound * ranks * all.largest_input;
+    if (operation.op == RedOp::prod) // only casts support products
+        return growth * bound * 2 * ranks * std::pow(std::max(1.0, all.largest_input), ranks);
+    const double sum = growth * bound * all.largest_input * ranks * (ranks + 1) / 2;
+    return operation.op == RedOp::avg ? sum / ranks : sum;
+}
+
+// Casts saturate: a value beyond the range loses the excess, in the worst case at every rank.
+static double saturation_bound(const Operation &operation, const Codec &codec,
+                               const Findings &all) {
+    if (!codec.is_cast() || codec.id == CodecId::bf16) return 0; // bf16 has the range of fp32
+    const double largest_number = codec.id == CodecId::fp16      ? 65504
+                                  : codec.id == CodecId::fp8e5m2 ? 57344
+                                                                 : 448;
+    const double ranks = operation.ranks;
+    const double peak = !reduces(operation.collective) ? all.largest_input
+                        : adds(operation.op)           ? all.largest_input * ranks
+                        : operation.op == RedOp::prod  ? std::pow(all.largest_input, ranks)
+                                                       : all.largest_input;
+    return ranks * std::max(0.0, peak - largest_number);
+}
+
+static void look_at_integers(const Operation &operation, ExactResult &exact, uint32_t rank,
+                             Part part, const std::byte *result, Findings &found) {
+    int64_t wanted[check_block], got[check_block];
+    const size_t bytes = type_bytes(operation.type);
+    for (uint64_t at = part.begin; at < part.end; at += check_block) {
+        const size_t count = std::min<uint64_t>(check_block, part.end - at);
+        exact.integers(rank, at, count, wanted);
+        load_integers(operation.type, result + at * bytes, count, got);
+        for (size_t i = 0; i < count; i++) found.wrong += wanted[i] != got[i];
+    }
+}
+
+// Rounds the values once to the type, as a lossless result is rounded.
+static void round_to(DataType type, double *values, size_t count) {
+    std::byte stored[check_block * sizeof(double)];
+    store_reals(type, values, count, stored);
+    load_reals(type, stored, count, values);
+}
+
+// NaN counts as the largest, whichever argument it is.
+static double larger_error(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+
+// Counts elements as wrong if their error exceeds `bound`, or without a bound, what rounding
+// explains.
+static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank, Part part,
+                          const std::byte *result, bool is_bitwise, std::optional<double> bound,
+                          Findings &found) {
+    double wanted[check_block], rounded[check_block], magnitude[check_block],
+        largest_sum[check_block], got[check_block];
+    const bool may_overflow =
+        reduces(operation.collective) && operation.op != RedOp::max && operation.op != RedOp::min;
+    const size_t bytes = type_bytes(operation.type);
+    for (uint64_t at = part.begin; at < part.end; at += check_block) {
+        const size_t count = std::min<uint64_t>(check_block, part.end - at);
+        exact.reals(rank, at, count, wanted, magnitude);
+        load_reals(operation.type, result + at * bytes, count, got);
+        std::copy_n(wanted, count, rounded);
+        round_to(operation.type, rounded, count);
+        std::copy_n(magnitude, count, largest_sum);
+        round_to(operation.type, largest_sum, count);
+        for (size_t i = 0; i < count; i++) {
+            if (!std::isfinite(wanted[i]) || !std::isfinite(magnitude[i])) {
+                found.non_finite++;
+                found.dropped += !std::isfinite(wanted[i]) && std::isfinite(got[i]);
+                continue;
+            }
+            if (may_overflow && !std::isfinite(largest_sum[i])) {
+                found.overflowed++;
+                continue;
+            }
+            const double error = std::fabs(got[i] - wanted[i]);
+            found.error_squares += error * error;
+            found.value_squares += wanted[i] * wanted[i];
+            found.max_abs_err = larger_error(found.max_abs_err, error);
+            const double allowed = bound ? *bound : rounding_bound(operation, magnitude[i]);
+            found.wrong += is_bitwise ? got[i] != rounded[i] : !(error <= allowed);
+        }
+    }
+    found.largest_input = std::max(found.largest_input, exact.largest_input());
+}
+
+static Findings combined(const std::vector<Findings> &parts) {
+    Findings all;
+    for (const Findings &part : parts) {
+        all.error_squares += part.error_squares;
+        all.value_squares += part.value_squares;
+        all.max_abs_err = larger_error(all.max_abs_err, part.max_abs_err);
+        all.largest_input = std::max(all.largest_input, part.largest_input);
+        all.non_finite += part.non_finite;
+        all.overflowed += part.overflowed;
+        all.dropped += part.dropped;
+        all.wrong += part.wrong;
+    }
+    return all;
+}
+
+static CheckResult result_of(const Findings &all, const Operation &operation,
+                             std::optional<bool> agree) {
+    CheckResult result;
+    result.wrong = all.wrong + all.dropped;
+    result.overflowed = all.overflowed;
+    result.ranks_agree = agree;
+    if (agree == false) result.wrong = std::max<uint64_t>(result.wrong, 1);
+    if (!info(operation.type).is_float || all.non_finite + all.overflowed > 0) return result;
+    result.max_abs_err = all.max_abs_err;
+    if (all.error_squares == 0)
+        result.nmse = 0;
+    else if (all.value_squares > 0)
+        result.nmse = all.error_squares / all.value_squares;
+    return result;
+}
+
+Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operation,
+                                 const Codec &codec, const Source &source,
+                                 const std::byte *result) {
+    const uint64_t count = operation.recv_count();
+    const bool is_same_everywhere = operation.collective != Collective::reduce_scatter;
+    std::optional<bool> agree;
+    if (is_same_everywhere) {
+        QCCL_TRY(const auto hashes,
+                 gather(rank_group, hash_of(result, count * type_bytes(operation.type))));
+        agree = std::all_of(hashes.begin(), hashes.end(),
+                            [&](uint64_t hash) { return hash == hashes[0]; });
+    }
+    Part part{0, count};
+    if (agree == true)
+        part = {count * rank_group.rank() / rank_group.size(),
+                count * (rank_group.rank() + 1) / rank_group.size()};
+
+    ExactResult exact(operation, source);
+    Findings found;
+    if (!info(operation.type).is_float)
+        look_at_integers(operation, exact, rank_group.rank(), part, result, found);
+    else if (codec.is_lossless())
+        look_at_reals(operation, exact, rank_group.rank(), part, result,
+                      is_exact(operation, source), {}, found);
+    else // wrong elements are counted below, once the largest input of all ranks is known
+        look_at_reals(operation, exact, rank_group.rank(), part, result, false, HUGE_VAL, found);
+    QCCL_TRY(auto parts, gather(rank_group, found));
+    Findings all = combined(parts);
+    if (codec.is_lossless()) return result_of(all, operation, agree);
+
+    all.wrong = 0;
+    if (all.non_finite + all.overflowed > 0)
+        return result_of(all, operation,
+                         agree); // the check_block with such a value is correctly NaN
+    const double bound = codec_bound(operation, codec, all) +
+                         saturation_bound(operation, codec, all) +
+                         rounding_bound(operation, all.largest_input * operation.ranks);
+    if (all.max_abs_err <= bound) return result_of(all, operation, agree);
+    Findings again;
+    look_at_reals(operation, exact, rank_group.rank(), part, result, false, bound, again);
+    QCCL_TRY(parts, gather(rank_group, again));
+    return result_of(combined(parts), operation, agree);
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,55 @@
+// Tests base/types: every number, name and alias leads back to its type, and others are refused.
+#include "tests/kit/qtest.hpp"
+
+#include "base/types.hpp"
+
+#include <type_traits>
+
+using namespace qccl;
+
+static void names_lead_back() {
+    for (const TypeInfo &row : type_table) {
+        CHECK(parse_type(row.name) == row.type);
+        CHECK(to_type(static_cast<int32_t>(row.type)) == row.type);
+        CHECK_EQ(info(row.type).name, row.name);
+    }
+    CHECK(parse_type("fp32") == DataType::float32);
+    CHECK(!parse_type("float128"));
+    CHECK(!parse_type(""));
+}
+
+static void numbers_out_of_range_are_refused() {
+    CHECK(!to_type(-1));
+    CHECK(!to_type(12));
+    CHECK(!to_op(5));
+    CHECK(!to_op(-1));
+    CHECK(to_op(4) == RedOp::avg);
+}
+
+static void collectives_have_names() {
+    CHECK(parse_collective("allreduce") == Collective::all_reduce);
+    CHECK(parse_collective("broadcast") == Collective::broadcast);
+    CHECK(!parse_collective("all_to_none"));
+}
+
+static void a_part_per_rank_makes_the_vector() {
+    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+        CHECK(has_part_per_rank(collective));
+        CHECK_EQ(vector_count(collective, 100, 3), 300U);
+    }
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::broadcast, Collective::barrier}) {
+        CHECK(!has_part_per_rank(collective));
+        CHECK_EQ(vector_count(collective, 100, 3), 100U);
+    }
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(names_lead_back),
+        QTEST(numbers_out_of_range_are_refused),
+        QTEST(collectives_have_names),
+        QTEST(a_part_per_rank_makes_the_vector),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

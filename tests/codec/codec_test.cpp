@@ -1,0 +1,370 @@
+// Tests lib/codec/codec: parsing and printing of spec strings, refusals that name what is possible,
+// grids, valid combinations, and the anchors of the error predictions.
+#include "tests/kit/qtest.hpp"
+
+#include "codec/codec.hpp"
+
+#include <cmath>
+#include <cstring>
+
+using namespace qccl;
+
+static Codec parsed(const char *text) {
+    const auto codec = parse_codec(text);
+    CHECK_OK(codec);
+    return *codec;
+}
+
+// Checks that the spec is refused with a sentence that contains `hint`.
+static void check_refused(const std::string &text, const char *hint) {
+    const auto codec = parse_codec(text);
+    if (codec) throw qtest::Failure{text + " is accepted"};
+    CHECK(codec.error().code == Code::invalid_argument);
+    if (strstr(codec.error().text, hint) == nullptr)
+        throw qtest::Failure{text + ": \"" + codec.error().text + "\" does not say " + hint};
+}
+
+static void names_have_their_usual_keys() {
+    CHECK(parsed("none") == Codec{});
+    CHECK(parsed("fp16").id == CodecId::fp16);
+    CHECK(parsed("bf16").id == CodecId::bf16);
+    for (const int bits : {12, 10, 8, 6, 5, 4, 3, 2}) {
+        const Codec codec = parsed(("int" + std::to_string(bits)).c_str());
+        CHECK(codec.id == CodecId::integer);
+        CHECK_EQ(int{codec.bits}, bits);
+        CHECK_EQ(codec.bucket, 32U);
+        CHECK(codec.rounding == Rounding::nearest);
+    }
+    const Codec minmax = parsed("minmax");
+    CHECK(minmax.id == CodecId::minmax);
+    CHECK_EQ(minmax.bits, 8);
+    CHECK_EQ(minmax.bucket, 512U);
+}
+
+static void keys_are_read() {
+    const Codec codec = parsed("int4:block=100,round=stochastic,seed=18446744073709551615,min=64K");
+    CHECK_EQ(codec.bucket, 100U);
+    CHECK(codec.rounding == Rounding::stochastic);
+    CHECK_EQ(codec.seed, ~uint64_t{0});
+    CHECK(codec.min_bytes == 65536U);
+    CHECK_EQ(parsed("minmax:bucket=all,bits=3").bucket, Codec::whole_chunk);
+    CHECK(parsed("minmax:skip_incomplete=1").skips_incomplete);
+    CHECK(parsed("fp16:min=3").min_bytes == 3U);
+    CHECK(parsed("int8:min=0").min_bytes == 0U && !parsed("int8").min_bytes);
+    CHECK_EQ(spec(parsed("int8:min=0")), "int8:min=0");
+    CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
+}
+
+static void shortest_specs_lead_back() {
+    for (const char *text :
+         {"none",
+          "fp16",
+          "bf16:min=1M",
+          "fp8e4m3",
+          "fp8e5m2:min=2",
+          "int12:block=8",
+          "int10",
+          "int8",
+          "int2:block=1",
+          "int4:round=stochastic",
+          "int6:block=64,round=stochastic,seed=9,min=3G",
+          "minmax",
+          "minmax:bits=1",
+          "minmax:bucket=all",
+          "mxfp8e4m3",
+          "mxfp6e2m3:min=1K,scale=ocp",
+          "mxfp4:round=stochastic,seed=3,scale=ocp",
+          "nvfp4",
+          "nvfp4:bucket=all",
+          "onebit",
+          "onebit:bucket=100,min=4",
+          "terngrad",
+          "topk",
+          "topk:min=5,ratio=0.000001",
+          "topk:ratio=1",
+          "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
+          "nvfp4:bucket=32,scale=ceil",
+          "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
+        CHECK_EQ(spec(parsed(text)), text);
+        CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
+    }
+    CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
+    CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
+    CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
+    // Sizes in bytes are written as in every setting.
+    CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
+    CHECK_EQ(spec(parsed("int3:min=2MiB")), "int3:min=2M");
+    CHECK_EQ(spec(parsed("int3:min=1.5M")), "int3:min=1536K");
+    CHECK_EQ(spec(parsed("int3:min=2048G")), "int3:min=2T");
+    CHECK_EQ(spec(parsed("int3:min=1T")), "int3:min=1T");
+    for (const CodecName &row : codec_names()) CHECK_EQ(spec(parsed(row.name.data())), row.name);
+}
+
+static void budgets_come_back() {
+    for (const char *text : {"auto:nmse=0.001", "auto:nmse=1e-05", "auto:bits=4", "auto:bits=4.5",
+                             "auto:nmse=0.02,bits=6.125", "auto:nmse=0.001,min=64K",
+                             "auto:nmse=0.3,bits=64,from=int+minmax+nvfp4+bf16,min=0"}) {
+        CHECK_EQ(spec(parsed(text)), text);
+        CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
+        CHECK(parsed(text).is_auto() && !parsed(text).is_lossless() && !is_possible(parsed(text)));
+    }
+    CHECK_EQ(spec(parsed("auto:bits=4.50,nmse=1e-3")), "auto:nmse=0.001,bits=4.5");
+    CHECK_EQ(spec(parsed("auto:from=bf16+int+int,nmse=1E-2")), "auto:nmse=0.01,from=int+bf16");
+    CHECK(!(parsed("auto:nmse=1e-3") == parsed("auto:nmse=2e-3")));
+    const auto list = parse_codec_list("none,auto:nmse=1e-3,bits=4,int8");
+    CHECK_OK(list);
+    CHECK_EQ(list->size(), size_t{3});
+    CHECK_EQ(spec((*list)[1]), "auto:nmse=0.001,bits=4");
+}
+
+static void strange_budgets_are_refused() {
+    for (const char *text : {"auto", "auto:min=5", "auto:from=int"})
+        check_refused(text, "auto needs a budget: nmse=E");
+    for (const char *text : {"0", "1", "-0.1", "1e-400", "1e-310", "nan", "inf", "+0.1", "0,1x", "",
+                             "0.1 ", "0x1p-4", "1e"})
+        check_refused(std::string("auto:nmse=") + text, "possible is a number above 0 and below 1");
+    for (const char *text : {"0", "0.999", "64.001", "-4", "", "4.0001", "1e1"})
+        check_refused(std::string("auto:bits=") + text, "possible is 1 to 64");
+    for (const char *text : {"", "int4", "+", "int+", "INT", "bf16,"})
+        check_refused(std::string("auto:nmse=0.1,from=") + text, "possible are");
+    check_refused("auto:", "possible are min, nmse, bits, from");
+    check_refused("auto:nmse=0.1,round=stochastic", "possible are min, nmse, bits, from");
+    check_refused("int4:nmse=0.1", "possible are block, round, seed, min");
+}
+
+static void strange_names_are_refused() {
+    for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
+                             " int4", "none4", "fp8", "topK", ":", "int4;"})
+        check_refused(text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+                            "int4, int3, int2, minmax, "
+                            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, auto");
+    check_refused(std::string(5000, 'x'), "possible are none, fp16");
+    check_refused(std::string("int4\0", 5), "codec is \"int4");
+}
+
+static void strange_keys_are_refused() {
+    for (const char *text :
+         {"int4:", "int4:bucket=32", "int4:bits=4", "int4:skip_incomplete=1", "int4:blok=32",
+          "int4:,", "int4:block=32,", "int4:=3", "int4:Block=32"})
+        check_refused(text, "possible are block, round, seed, min");
+    for (const char *text : {"minmax:block=32", "minmax:residual=on"})
+        check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
+    for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
+        check_refused(text, "possible are round, seed, min, scale");
+    check_refused("fp16:round=nearest", "possible are min, guard");
+    check_refused("none:min=5", "none takes no keys");
+    check_refused("int4:block", "write block=VALUE");
+    check_refused("int4:block=32,block=32", "given twice");
+}
+
+static void strange_values_are_refused() {
+    for (const char *value :
+         {"0", "-1", "+1", "1.5", "", "4294967296", "1073741825", "0x10", " 3", "32 ", "all"})
+        check_refused(std::string("int4:block=") + value, "possible is 1 to 1073741824");
+    for (const char *value : {"0", "-5", "ALL", "1073741825", "99999999999999999999999"})
+        check_refused(std::string("minmax:bucket=") + value, "possible are 1 to 1073741824, all");
+    for (const char *value : {"0", "9", "-1", "", "8b", "256", "264"})
+        check_refused(std::string("minmax:bits=") + value, "possible is 1 to 8");
+    for (const char *value : {"", "dither", "Nearest", "up"})
+        check_refused(std::string("int4:round=") + value, "possible are nearest, stochastic");
+    for (const char *value : {"", "-1", "x", "18446744073709551616"})
+        check_refused(std::string("int4:round=stochastic,seed=") + value,
+                      "possible is 0 to 18446744073709551615");
+    for (const char *value : {"", "K", "-1", "1P", "1KK", "18446744073709551615K", "1.5.5M"})
+        check_refused(std::string("int4:min=") + value, "a number of bytes");
+    for (const char *value : {"", "2", "yes"})
+        check_refused(std::string("minmax:skip_incomplete=") + value, "possible are 0, 1");
+    for (const char *value : {"", "floor", "OCP"})
+        check_refused(std::string("mxfp4:scale=") + value, "possible are ceil, ocp");
+    for (const char *value : {"1", "16", "1000"})
+        check_refused(std::string("nvfp4:bucket=") + value, "a multiple of 32, or all");
+    for (const char *value :
+         {"", "0", "-1", "0.0001", "1000.001", "2.", ".5", "1e3", "2.5.1", "+1"})
+        check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
+    for (const char *value : {"", "0", "1.000001", "0.0000001", "2", "-0.1", "1e-3"})
+        check_refused(std::string("topk:ratio=") + value, "possible is 0.000001 to 1");
+    for (const char *value : {"", "1e-3", "nmse", "nmse:", "nmse:0", "nmse:1", "nmse:-0.1",
+                              "nmse:nan", "nmse:0.1x", "nmse=0.1", "NMSE:0.1", "bits:4"})
+        check_refused(std::string("int4:guard=") + value, "as nmse:1e-3");
+    check_refused("topk:guard=nmse:0.1", "possible are min, ratio");
+    check_refused("none:guard=nmse:0.1", "none takes no keys");
+    for (const char *text : {"minmax:bucket=all,", "nvfp4:bucket=all,", "int4:block=4097,"})
+        check_refused(std::string(text) + "guard=nmse:0.1", "a bucket of at most 4096");
+    check_refused("topk:select=exact", "possible are min, ratio");
+    check_refused("terngrad:bucket=all", "here it is a number");
+    check_refused("terngrad:round=stochastic", "possible are bucket, seed, min, clip");
+    check_refused("onebit:bucket=all", "here it is a number");
+    check_refused("onebit:round=nearest", "possible are bucket, min");
+    check_refused("nvfp4:bucket=0", "possible are 1 to 1073741824, all");
+}
+
+static void impossible_combinations_are_refused() {
+    check_refused("int4:seed=1", "round=stochastic");
+    check_refused("int4:round=nearest,seed=0", "round=stochastic");
+    check_refused("minmax:bucket=all,skip_incomplete=1", "never incomplete");
+}
+
+static void lists_continue_the_item_before() {
+    const auto list =
+        parse_codec_list("none,int4:block=64,round=stochastic,seed=3,int8,block=16,minmax:bits=4");
+    CHECK_OK(list);
+    CHECK_EQ(list->size(), 4U);
+    CHECK((*list)[0].is_lossless());
+    CHECK_EQ(spec((*list)[1]), "int4:block=64,round=stochastic,seed=3");
+    // The value of a key may contain a ':'.
+    const auto guarded = parse_codec_list("int4:block=64,guard=nmse:1e-3,int8,guard=nmse:0.5,fp16");
+    CHECK_OK(guarded);
+    CHECK_EQ(guarded->size(), 3U);
+    CHECK_EQ(spec((*guarded)[0]), "int4:block=64,guard=nmse:0.001");
+    CHECK_EQ(spec((*guarded)[1]), "int8:guard=nmse:0.5");
+    CHECK_EQ(spec((*list)[2]), "int8:block=16");
+    CHECK_EQ(spec((*list)[3]), "minmax:bits=4");
+    for (const char *text : {"", ",", "int4,", ",int4", "block=32", "block=32,int4", "int4,,int8",
+                             "none,block=3", "int4,bits=3"})
+        CHECK(!parse_codec_list(text));
+}
+
+static void grids_hold_whole_buckets_and_lines() {
+    CHECK_EQ(grain(parsed("none")), 64U);
+    CHECK_EQ(grain(parsed("fp16")), 64U);
+    CHECK_EQ(grain(parsed("int4")), 64U);
+    CHECK_EQ(grain(parsed("int4:block=7")), 448U);
+    CHECK_EQ(grain(parsed("int4:block=96")), 192U);
+    CHECK_EQ(grain(parsed("minmax")), 512U);
+    CHECK_EQ(grain(parsed("mxfp4")), 64U);
+    CHECK_EQ(grain(parsed("topk")), 64U);
+    CHECK(parsed("topk").has_whole_buckets());
+    CHECK_EQ(grain(parsed("nvfp4")), 1024U);
+    CHECK_EQ(grain(parsed("nvfp4:bucket=all")), 64U);
+    CHECK_EQ(grain(parsed("nvfp4:bucket=96")), 192U);
+    CHECK_EQ(grain(parsed("minmax:bucket=all")), 64U);
+    CHECK_EQ(grain(parsed("minmax:bucket=1073741823")), size_t{1073741823} * 64);
+}
+
+static void combinations_are_checked() {
+    const Codec none, cast = parsed("bf16"), lossy = parsed("int4"), bucketed = parsed("minmax");
+    for (const TypeInfo &row : type_table)
+        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
+            for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                                Collective::all_gather, Collective::broadcast}) {
+                const bool adds = op == RedOp::sum || op == RedOp::avg || !reduces(collective);
+                CHECK(check_codec(none, collective, row.type, op).is_ok());
+                CHECK_EQ(check_codec(cast, collective, row.type, op).is_ok(), row.is_float);
+                CHECK_EQ(check_codec(lossy, collective, row.type, op).is_ok(),
+                         row.is_float && adds);
+                CHECK_EQ(check_codec(bucketed, collective, row.type, op).is_ok(),
+                         row.is_float && adds);
+            }
+    const Done refused = check_codec(lossy, Collective::all_reduce, DataType::float32, RedOp::max);
+    CHECK(refused.error().code == Code::invalid_argument);
+    CHECK(strstr(refused.error().text, "int4") != nullptr &&
+          strstr(refused.error().text, "max") != nullptr);
+    const Done integers = check_codec(cast, Collective::all_reduce, DataType::int32, RedOp::sum);
+    CHECK(strstr(integers.error().text, "int32") != nullptr);
+}
+
+static void possible_is_what_a_spec_can_say() {
+    Codec codec = parsed("int4");
+    codec.bits = 7;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.bucket = 0;
+    CHECK(!is_possible(codec));
+    codec = parsed("bf16");
+    codec.rounding = Rounding::stochastic;
+    CHECK(!is_possible(codec));
+    codec = parsed("none");
+    codec.id = static_cast<CodecId>(14);
+    CHECK(!is_possible(codec));
+    codec = parsed("mxfp4");
+    codec.bits = 6;
+    CHECK(!is_possible(codec));
+    codec = parsed("mxfp6e2m3");
+    codec.bucket = 64;
+    CHECK(!is_possible(codec));
+    codec = parsed("nvfp4");
+    codec.bucket = 48;
+    CHECK(!is_possible(codec));
+    codec = parsed("onebit");
+    codec.rounding = Rounding::stochastic;
+    CHECK(!is_possible(codec));
+    codec = parsed("terngrad");
+    codec.rounding = Rounding::nearest;
+    CHECK(!is_possible(codec));
+    codec = parsed("terngrad");
+    codec.clip = 0;
+    CHECK(!is_possible(codec));
+    codec = parsed("topk");
+    codec.share = whole_share + 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("topk");
+    codec.bucket = 64;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.share = 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.clip = usual_clip;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.scaling = Scaling::ocp;
+    CHECK(!is_possible(codec));
+}
+
+// The anchors come from a simulation with other code. reference_test compares the reference with
+// them.
+static void errors_are_predicted() {
+    const auto near = [](double value, double anchor) {
+        return std::abs(value / anchor - 1) < 0.05;
+    };
+    CHECK_EQ(unit_nmse(parsed("none"), DataType::float32), 0.0);
+    CHECK(near(unit_nmse(parsed("int8"), DataType::float32), 2.9e-5));
+    CHECK(near(unit_nmse(parsed("int6"), DataType::float32), 4.5e-4));
+    CHECK(near(unit_nmse(parsed("int10"), DataType::float32), 1.8e-6));
+    CHECK(near(unit_nmse(parsed("int12"), DataType::float32), 1.1e-7));
+    CHECK(near(unit_nmse(parsed("int4"), DataType::float32), 7.4e-3));
+    CHECK(near(unit_nmse(parsed("minmax"), DataType::float32), 4.8e-5));
+    CHECK(near(unit_nmse(parsed("minmax:bits=4"), DataType::float32), 1.4e-2));
+    CHECK(near(unit_nmse(parsed("mxfp8e4m3"), DataType::float32), 7.0e-4));
+    CHECK(near(unit_nmse(parsed("mxfp8e4m3:scale=ocp"), DataType::float32), 8.9e-4));
+    CHECK(near(unit_nmse(parsed("mxfp6e2m3"), DataType::float32), 8.0e-4));
+    CHECK(near(unit_nmse(parsed("mxfp4"), DataType::float32), 1.37e-2));
+    CHECK(near(unit_nmse(parsed("mxfp4:scale=ocp"), DataType::float32), 1.34e-2));
+    CHECK(near(unit_nmse(parsed("nvfp4:scale=ceil"), DataType::float32), 1.01e-2));
+    CHECK(near(unit_nmse(parsed("nvfp4"), DataType::float32), 9.1e-3));
+    CHECK(near(unit_nmse(parsed("onebit"), DataType::float32), 0.362));
+    CHECK_EQ(unit_nmse(parsed("onebit:bucket=1"), DataType::float32), 0.0);
+    CHECK_EQ(parsed("topk").share, 1000U);
+    CHECK_EQ(parsed("terngrad").clip, 2500U);
+    CHECK_EQ(spec(parsed("terngrad:clip=2.500")), "terngrad");
+    CHECK_EQ(spec(parsed("terngrad:clip=1000")), "terngrad:clip=1000");
+    CHECK_EQ(unit_nmse(parsed("fp16"), DataType::float16), 0.0);
+    CHECK_EQ(unit_nmse(parsed("fp16"), DataType::bfloat16), 0.0);
+    CHECK(unit_nmse(parsed("bf16"), DataType::float16) > 0);
+    CHECK(near(unit_nmse(parsed("bf16"), DataType::float32) /
+                   unit_nmse(parsed("fp16"), DataType::float64),
+               64));
+    CHECK(near(unit_nmse(parsed("int8:round=stochastic"), DataType::float32) /
+                   unit_nmse(parsed("int8"), DataType::float32),
+               2));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(names_have_their_usual_keys),
+        QTEST(keys_are_read),
+        QTEST(shortest_specs_lead_back),
+        QTEST(strange_names_are_refused),
+        QTEST(strange_keys_are_refused),
+        QTEST(budgets_come_back),
+        QTEST(strange_budgets_are_refused),
+        QTEST(strange_values_are_refused),
+        QTEST(impossible_combinations_are_refused),
+        QTEST(lists_continue_the_item_before),
+        QTEST(grids_hold_whole_buckets_and_lines),
+        QTEST(combinations_are_checked),
+        QTEST(possible_is_what_a_spec_can_say),
+        QTEST(errors_are_predicted),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,66 @@
+// Tests lib/schedule/verify on large teams. It takes minutes and gigabytes, so it is kept apart
+// from the quick tests. Each schedule is verified in its last form, which is made from the others;
+// QTEST_FULL=1 verifies all forms.
+#include "tests/kit/qtest.hpp"
+
+#include "tests/kit/forms.hpp"
+
+#include "schedule/verify.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+
+using namespace qccl;
+
+static constexpr std::array before_joining{ScheduleForm::author, ScheduleForm::placed};
+
+static void prove(const Algorithm &algorithm, Collective collective, uint32_t P,
+                  ScheduleForm form) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto verified = verify({collective, algorithm.order({}), P, P / 3, algorithm.own()},
+                                 [&](uint32_t rank) -> Result<Schedule> {
+                                     return make(form, algorithm, collective,
+                                                 {.size = P, .rank = rank, .root = P / 3});
+                                 });
+    CHECK_OK(verified);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    CHECK_EQ(verified->rounds, algorithm.rounds(collective, {.size = P}));
+    std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", name(collective),
+                spec(algorithm).c_str(), P,
+                form == ScheduleForm::author   ? "as written"
+                : form == ScheduleForm::placed ? "with a codec"
+                                               : "joined",
+                static_cast<double>(verified->steps) / 1e6, took.count());
+}
+
+static void prove_forms(const Algorithm &algorithm, Collective collective, uint32_t P,
+                        std::span<const ScheduleForm> all) {
+    static const bool is_full = std::getenv("QTEST_FULL") != nullptr;
+    for (const ScheduleForm form : is_full ? all : all.last(1))
+        prove(algorithm, collective, P, form);
+}
+
+static void a_thousand_ranks() {
+    for (const Algorithm &algorithm : algorithms())
+        for (const Collective collective : collectives_of(algorithm))
+            prove_forms(algorithm, collective, 1000, forms);
+}
+
+static void a_ring_of_4096() {
+    prove_forms(algorithm_of("ring"), Collective::all_reduce, 4096, before_joining);
+}
+
+static void direct_among_4096() {
+    prove_forms(algorithm_of("direct"), Collective::all_reduce, 4096, before_joining);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_thousand_ranks),
+        QTEST(a_ring_of_4096),
+        QTEST(direct_among_4096),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,105 @@
+// Tests ProgramCache of lib/comm/call_programs: a shape is compiled once while it is in use, and is
+// forgotten after many other shapes.
+#include "tests/kit/qtest.hpp"
+
+#include "comm/call_programs.hpp"
+
+using namespace qccl;
+
+namespace {
+
+constexpr uint64_t many = 300; // more than the cache keeps
+
+ProgramKey shape(uint64_t count) {
+    ProgramKey key;
+    key.count = count;
+    return key;
+}
+
+ProgramRef get(ProgramCache &programs, uint64_t count) {
+    const auto program = programs.get(shape(count));
+    CHECK_OK(program);
+    return *program;
+}
+
+ProgramCache some_programs() {
+    return ProgramCache({.size = 2, .rank = 1}, {},
+                        {.speeds = {}, .limits = {.arena_bytes = size_t{16} << 20}});
+}
+
+} // namespace
+
+static void a_shape_is_compiled_once() {
+    ProgramCache programs = some_programs();
+    const ProgramRef first = get(programs, 1);
+    CHECK(get(programs, 2) != first);
+    CHECK(get(programs, 1) == first);
+    ProgramKey other = shape(1);
+    other.codec = *parse_codec("int8");
+    CHECK(*programs.get(other) != first);
+    CHECK_EQ((*programs.get(other))->work.codec.bits, 8);
+}
+
+// Only the planner sees a budget: a program has the codec that the planner chose, or a notice that
+// no codec keeps the budget.
+static void a_budget_becomes_a_codec() {
+    ProgramCache programs = some_programs();
+    ProgramKey key = shape(1 << 16);
+    const auto with = [&](const char *spec) {
+        key.codec = *parse_codec(spec);
+        const auto program = programs.get(key);
+        CHECK_OK(program);
+        return *program;
+    };
+    const ProgramRef kept = with("auto:nmse=1e-2,min=0");
+    CHECK(!kept->work.codec.is_auto() && !kept->work.codec.is_lossless() && kept->notice.empty());
+    CHECK(with("auto:nmse=1e-2,min=0") == kept && with("auto:nmse=1e-3,min=0") != kept);
+    const ProgramRef missed = with("auto:nmse=1e-9,min=0");
+    CHECK(missed->work.codec.is_lossless() && !missed->notice.empty());
+    CHECK(with("none")->notice.empty());
+}
+
+// The test holds the program, so that another program cannot take its place in memory meanwhile.
+static void what_was_not_used_for_long_is_forgotten() {
+    ProgramCache programs = some_programs();
+    const ProgramRef used = get(programs, 1), unused = get(programs, 2);
+    for (uint64_t count = 3; count < many; count++) {
+        get(programs, count);
+        CHECK(get(programs, 1) == used);
+    }
+    CHECK_EQ(unused.use_count(), 1L);
+    CHECK(get(programs, 2) != unused);
+}
+
+// The bytes do not depend on the pieces, so the test looks at the program's geometry.
+static void a_call_is_cut_as_it_is_wanted() {
+    ProgramCache programs = some_programs();
+    ProgramKey key = shape(2 << 20); // a chunk of 4 MiB for each of two ranks
+    key.algorithm = Algorithm(algorithm_table()[0]);
+    const auto geometry = [&](const Pieces &pieces) {
+        key.pieces = pieces;
+        const auto program = programs.get(key);
+        CHECK_OK(program);
+        return (*program)->geometry;
+    };
+    const Geometry usual = geometry({});
+    CHECK(usual.instances > 7 && usual.lanes == 4);
+    const Geometry parts = geometry({.segment_bytes = 0, .parts = 7, .lanes = 2});
+    CHECK_EQ(parts.instances, 7U);
+    CHECK_EQ(parts.lanes, 2U);
+    CHECK_EQ(geometry({.segment_bytes = 1 << 20, .parts = 0, .lanes = 0}).instances, 4U);
+    CHECK_EQ(geometry({.segment_bytes = 0, .parts = 1, .lanes = 0}).instances, 1U);
+    // No segment is smaller than the grain.
+    key.count = 256;
+    CHECK_EQ(geometry({.segment_bytes = 0, .parts = 100, .lanes = 0}).instances, 2U);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_shape_is_compiled_once),
+        QTEST(a_budget_becomes_a_codec),
+        QTEST(what_was_not_used_for_long_is_forgotten),
+        QTEST(a_call_is_cut_as_it_is_wanted),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

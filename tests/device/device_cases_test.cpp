@@ -1,0 +1,250 @@
+// Tests collectives on buffers of emulated GPUs: they give the slow twin's bytes. Runs the table of
+// cases with ranks as threads and as processes, on one to four GPUs of both widths, beside ranks on
+// the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
+#include "tests/kit/case_table.hpp"
+#include "device_kit.hpp"
+#include "tests/transport/killable_ranks.hpp"
+#include "tests/kit/sample.hpp"
+
+#include <array>
+#include <cstdio>
+#include <functional>
+
+using namespace qtest;
+
+namespace {
+
+using Devices = std::vector<std::string>; // by rank
+
+// One rank's part in the sampled cases, each compared with the slow twin. Every rank runs the same
+// cases in the same order.
+class RankOfCases {
+public:
+    RankOfCases(uint32_t rank, const Devices &devices, qcclComm_t comm)
+        : rank_(rank), devices_(devices), comm_(comm) {
+        const auto gpu = gpu_number(devices[rank]);
+        if (!gpu) return;
+        CHECK_EMULATED(qcclEmulatedSetDevice(*gpu));
+        CHECK_EMULATED(qcclEmulatedStreamCreate(&stream_));
+    }
+    ~RankOfCases() {
+        if (stream_) (void)qcclEmulatedStreamDestroy(stream_);
+    }
+    RankOfCases(const RankOfCases &) = delete;
+
+    uint64_t run(uint64_t rarity) {
+        Sample sample;
+        const auto ranks = static_cast<uint32_t>(devices_.size());
+        each_case(ranks, [&](TwinCall call) {
+            if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
+            check(call, sample.taken);
+        });
+        return sample.taken;
+    }
+
+    // Runs calls that need more than the smallest arena, for every kind of codec that cannot be
+    // cut.
+    uint64_t run_large() {
+        uint64_t taken = 0;
+        for (const char *const codec :
+             {"minmax:bucket=all", "topk:ratio=0.9", "int8:block=1073741824", "nvfp4:bucket=all"})
+            for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                                Collective::reduce_scatter, Collective::broadcast})
+                check({.collective = collective,
+                       .algorithm = taken % 2 == 0 ? "direct" : "ring",
+                       .codec = *parse_codec(codec),
+                       .count = 150000,
+                       .ranks = static_cast<uint32_t>(devices_.size())},
+                      ++taken);
+        return taken;
+    }
+
+private:
+    void check(TwinCall call, uint64_t taken) {
+        call.number = ++number_;
+        const bool in_place = taken % 3 == 0;
+        const auto inputs =
+            make_inputs(call, taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread);
+        try {
+            const Bytes output =
+                run_on_device(call, rank_, comm_, inputs[rank_], in_place, stream_, taken % 2 == 0);
+            if (output != slow_twin(call, inputs)[rank_])
+                throw Failure{"not the slow twin's bytes"};
+        } catch (const Failure &failure) {
+            throw Failure{words_of(call, in_place) + ": " + failure.text};
+        }
+    }
+
+    const uint32_t rank_;
+    const Devices &devices_;
+    const qcclComm_t comm_;
+    qcclEmulatedStream_t stream_ = nullptr;
+    uint64_t number_ = 0;
+};
+
+using Play = std::function<uint64_t(RankOfCases &)>;
+
+Play sampled(uint64_t rarity) {
+    return [rarity](RankOfCases &rank) { return rank.run(rarity); };
+}
+
+void run_as_threads(const Devices &devices, const Play &play) {
+    std::vector<const char *> names;
+    for (const std::string &device : devices) names.push_back(device.c_str());
+    std::vector<qcclComm_t> comms(devices.size());
+    if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), names.data()) !=
+        qcclSuccess)
+        throw Failure{qcclGetLastError(nullptr)};
+    std::vector<std::string> said(devices.size());
+    std::vector<uint64_t> taken(devices.size());
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        threads.emplace_back([&, rank] {
+            try {
+                RankOfCases cases(rank, devices, comms[rank]);
+                taken[rank] = play(cases);
+            } catch (const Failure &failure) {
+                said[rank] = failure.text;
+                (void)qcclCommRevoke(comms[rank]);
+            }
+        });
+    for (std::thread &thread : threads) thread.join();
+    for (const qcclComm_t comm : comms) (void)qcclCommDestroy(comm);
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        if (!said[rank].empty()) throw Failure{"rank " + std::to_string(rank) + ": " + said[rank]};
+    CHECK(taken[0] > 5 / thinning());
+}
+
+struct Report {
+    bool is_done;
+    std::array<char, 500> text;
+};
+
+std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqueId &id,
+                          const Play &play) {
+    qcclEmulatedBeginAgain();
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    config.device = devices[rank].c_str();
+    qcclComm_t comm = nullptr;
+    if (qcclCommInitRankConfig(&comm, static_cast<int>(devices.size()), &id, static_cast<int>(rank),
+                               &config) != qcclSuccess)
+        return qcclGetLastError(nullptr);
+    std::string said;
+    try {
+        RankOfCases cases(rank, devices, comm);
+        (void)play(cases);
+    } catch (const Failure &failure) {
+        said = failure.text;
+        (void)qcclCommRevoke(comm);
+    }
+    if (qcclCommDestroy(comm) != qcclSuccess && said.empty()) said = qcclGetLastError(nullptr);
+    return said;
+}
+
+void run_as_processes(const Devices &devices, const Play &play) {
+    const killable::Reports<Report> reports(static_cast<int>(devices.size()));
+    CHECK(reports.are_there());
+    qcclUniqueId id;
+    if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+    killable::Processes processes;
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        CHECK(processes.start([&] {
+            Report &report = reports[static_cast<int>(rank)];
+            const std::string said = run_as_one_of(rank, devices, id, play);
+            snprintf(report.text.data(), report.text.size(), "%s", said.c_str());
+            report.is_done = true;
+            _exit(0);
+        }));
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        (void)processes.reap(static_cast<int>(rank), [] { return true; });
+    for (uint32_t rank = 0; rank < devices.size(); rank++) {
+        const Report &report = reports[static_cast<int>(rank)];
+        if (!report.is_done || report.text[0] != 0)
+            throw Failure{"rank " + std::to_string(rank) + ": " +
+                          (report.is_done ? report.text.data() : "it died")};
+    }
+}
+
+const Devices one_gpu{"emulated:0", "emulated:0"};
+const Devices two_gpus{"emulated:0", "emulated:1"};
+const Devices four_gpus{"emulated:0", "emulated:1", "emulated:2", "emulated:3"};
+const Devices five_ranks{"emulated:1", "emulated:0", "emulated:2", "emulated:0", "emulated:1"};
+const Devices mixed{"host", "emulated:1", "emulated:0", "host"};
+
+void threads_on_one_gpu() { run_as_threads(one_gpu, sampled(150)); }
+void threads_on_two_gpus() { run_as_threads(two_gpus, sampled(150)); }
+void threads_on_four_gpus() { run_as_threads(four_gpus, sampled(250)); }
+void threads_that_share_three_gpus() { run_as_threads(five_ranks, sampled(250)); }
+void threads_beside_the_host() { run_as_threads(mixed, sampled(250)); }
+void a_rank_alone() { run_as_threads({"emulated:1"}, sampled(400)); }
+void processes_on_one_gpu() { run_as_processes(one_gpu, sampled(150)); }
+void processes_on_four_gpus() { run_as_processes(four_gpus, sampled(250)); }
+void processes_beside_the_host() { run_as_processes(mixed, sampled(400)); }
+
+// The host computes the checksums, so payloads are staged through the host.
+void checksums_are_of_what_came() {
+    setenv("QCCL_CHECKSUM", "1", 1);
+    try {
+        run_as_threads(two_gpus, sampled(400));
+        run_as_processes(two_gpus, sampled(400));
+    } catch (...) {
+        unsetenv("QCCL_CHECKSUM");
+        throw;
+    }
+    unsetenv("QCCL_CHECKSUM");
+}
+
+// Calls that need more than the outbox are staged through the host.
+void memory_for_a_call_is_reached() {
+    const auto play = [](RankOfCases &rank) { return rank.run_large(); };
+    setenv("QCCL_ARENA", "64K", 1);
+    try {
+        run_as_threads(two_gpus, play);
+        run_as_threads(mixed, play);
+        run_as_processes(two_gpus, play);
+        run_as_processes(mixed, play);
+    } catch (...) {
+        unsetenv("QCCL_ARENA");
+        throw;
+    }
+    unsetenv("QCCL_ARENA");
+}
+
+void gpus_that_do_not_reach_each_other() {
+    qcclEmulatedForbidPeers(1);
+    try {
+        run_as_threads(two_gpus, sampled(400));
+    } catch (...) {
+        qcclEmulatedForbidPeers(0);
+        throw;
+    }
+    qcclEmulatedForbidPeers(0);
+}
+
+void nothing_is_left_behind() {
+    const size_t before = count_held();
+    run_as_threads(two_gpus, sampled(1500));
+    run_as_threads(mixed, sampled(1500));
+    CHECK_EQ(count_held(), before);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(processes_on_one_gpu),
+        QTEST(processes_on_four_gpus),
+        QTEST(processes_beside_the_host),
+        QTEST(threads_on_one_gpu),
+        QTEST(threads_on_two_gpus),
+        QTEST(threads_on_four_gpus),
+        QTEST(threads_that_share_three_gpus),
+        QTEST(threads_beside_the_host),
+        QTEST(a_rank_alone),
+        QTEST(checksums_are_of_what_came),
+        QTEST(memory_for_a_call_is_reached),
+        QTEST(gpus_that_do_not_reach_each_other),
+        QTEST(nothing_is_left_behind),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

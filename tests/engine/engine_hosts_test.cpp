@@ -1,0 +1,119 @@
+// Tests lib/engine between hosts: ranks on several hosts get the same bytes as ranks on one host,
+// in every placement, while messages above the network's eager limit wait at the sender.
+#include "tests/kit/engine_ranks.hpp"
+#include "tests/transport/memory_network.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// The host of each rank. The last placement alternates, as launchers do that place ranks round
+// robin.
+const std::vector<uint32_t> placements[] = {
+    {0, 1},       {0, 0, 1},       {0, 1, 1},          {0, 1, 2},
+    {0, 0, 1, 1}, {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 0},
+};
+
+TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
+    TransportOptions options = Cluster::test_options();
+    options.hosts = hosts;
+    options.far = remote_options(memory_network::module);
+    return options;
+}
+
+// Uses small segments in several lanes. Some messages stay below the network's eager limit.
+Chunking cut_of(const TransportOptions &options, bool is_one_exchange) {
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .inbox_bytes = options.outbox_bytes,
+            .segment_bytes = size_t{16} << 10,
+            .eager_slot_bytes = is_one_exchange ? options.eager_slot_bytes : 0};
+}
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                      Collective::all_gather, Collective::broadcast};
+
+void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_place) {
+    const auto inputs = make_inputs(call, golden::Kind::few_specials);
+    const auto outputs = cluster.run_all(call, {cut}, inputs, in_place);
+    CHECK(outputs[0] == slow_twin(call, inputs));
+}
+
+void hosts_make_no_difference() {
+    for (const auto &hosts : placements) {
+        const TransportOptions options = on_hosts(hosts);
+        const auto ranks = static_cast<uint32_t>(hosts.size());
+        Cluster cluster(ranks, options);
+        bool in_place = false;
+        for (const Algorithm &algorithm : algorithms())
+            for (const Collective collective : collectives)
+                for (const char *codec : {"none", "int8", "int4:round=stochastic"})
+                    for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{100003}}) {
+                        if (!algorithm.has(collective)) continue;
+                        in_place = !in_place;
+                        check_call(cluster,
+                                   {.collective = collective,
+                                    .algorithm = spec(algorithm),
+                                    .codec = *parse_codec(codec),
+                                    .count = count,
+                                    .ranks = ranks,
+                                    .root = collective == Collective::broadcast ? ranks - 1 : 0,
+                                    .seed = 7},
+                                   cut_of(options, algorithm.is_one_exchange()), in_place);
+                    }
+    }
+}
+
+// A program uses fewer lanes if the inbox cannot hold the messages of all lanes.
+void a_small_inbox_costs_lanes() {
+    const TransportOptions options = on_hosts({0, 1, 2, 3});
+    Chunking cut = cut_of(options, false);
+    const TwinCall call{
+        .algorithm = "direct", .codec = *parse_codec("none"), .count = 500000, .ranks = 4};
+    const auto roomy = compile_for(call, 0, cut);
+    CHECK_OK(roomy);
+    CHECK_EQ(roomy->geometry.lanes, 4U);
+    const size_t lane_bytes = roomy->rooms() * roomy->geometry.wire_bytes;
+    cut.inbox_bytes = 2 * lane_bytes;
+    const auto small = compile_for(call, 0, cut);
+    CHECK_OK(small);
+    CHECK_EQ(small->geometry.lanes, 2U);
+    CHECK_EQ(small->geometry.segment, roomy->geometry.segment);
+    cut.inbox_bytes = lane_bytes - 1;
+    const auto large = compile_for(call, 0, cut);
+    CHECK_OK(large);
+    CHECK_EQ(large->geometry.lanes, 1U);
+    CHECK(large->overflows && !small->overflows);
+
+    Cluster cluster(4, options);
+    for (const size_t bytes : {lane_bytes, lane_bytes - 1, size_t{100}}) {
+        cut.inbox_bytes = bytes;
+        check_call(cluster, call, cut, false);
+    }
+}
+
+// network_ns counts only the network's share of waiting and transfer, and is 0 on one host.
+void the_networks_share_of_the_time_is_known() {
+    const TwinCall call{
+        .algorithm = "ring", .codec = *parse_codec("int8"), .count = 500000, .ranks = 2};
+    for (const bool are_apart : {false, true}) {
+        const TransportOptions options = are_apart ? on_hosts({0, 1}) : Cluster::test_options();
+        Cluster cluster(2, options);
+        for (int i = 0; i < 10; i++) check_call(cluster, call, cut_of(options, false), false);
+        const Counts seen = cluster.rank(0).engine->counts();
+        CHECK_EQ(seen.network_ns > 0, are_apart);
+        CHECK(seen.network_ns < seen.wait_ns + seen.wire_ns);
+    }
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(hosts_make_no_difference),
+        QTEST(a_small_inbox_costs_lanes),
+        QTEST(the_networks_share_of_the_time_is_known),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,205 @@
+// Tests collectives against golden hashes of inputs and outputs, per collective, algorithm, ranks,
+// codec, type and op. The slow twin and the engine must both match them. `golden_collectives_test
+// --print` prints the contents of tests/data/collective_hashes.txt as computed by the slow twin.
+// Lines may be added there, but never changed.
+#include "tests/kit/engine_ranks.hpp"
+#include "tests/kit/thinning.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+
+using namespace qtest;
+
+namespace {
+
+constexpr uint64_t counts[] = {0, 1, 33, 1001};
+constexpr golden::Kind kinds[] = {golden::Kind::spread, golden::Kind::few_specials};
+constexpr uint64_t seed = 7;
+
+// FNV-1a with 64 bits.
+struct Hash {
+    uint64_t value = 0xCBF29CE484222325ULL;
+    void add(const std::vector<Bytes> &of_all) {
+        for (const Bytes &bytes : of_all)
+            for (const std::byte b : bytes)
+                value = (value ^ std::to_integer<uint64_t>(b)) * 0x100000001B3ULL;
+    }
+};
+
+// Calls visit(call, inputs) for every call that one line covers. Calls are numbered from 1.
+template <class Visitor> void each_call(TwinCall call, Visitor visit) {
+    call.seed = seed;
+    call.number = 0;
+    for (const golden::Kind kind : kinds)
+        for (const uint64_t count : counts) {
+            call.number++;
+            call.count = count;
+            visit(call, make_inputs(call, kind));
+        }
+}
+
+std::string line_of(const TwinCall &call, const Hash &inputs, const Hash &outputs) {
+    char line[200];
+    std::string ranks = std::to_string(call.ranks), codec = spec(call.codec);
+    if (!call.spots.empty()) {
+        for (const RankLocation &spot : call.spots)
+            ranks.append(1, '@').append(std::to_string(spot.host));
+        codec.append(1, '+').append(spec(call.inner_codec));
+    }
+    snprintf(line, sizeof line, "%s %s %s %s %s %s %016llx %016llx", name(call.collective),
+             call.algorithm.c_str(), ranks.c_str(), codec.c_str(), name(call.type), name(call.op),
+             static_cast<unsigned long long>(inputs.value),
+             static_cast<unsigned long long>(outputs.value));
+    return line;
+}
+
+std::string by_slow_twin(const TwinCall &line) {
+    Hash given, taken;
+    each_call(line, [&](const TwinCall &call, const std::vector<Bytes> &inputs) {
+        given.add(inputs);
+        taken.add(slow_twin(call, inputs));
+    });
+    return line_of(line, given, taken);
+}
+
+std::string by_engine(const TwinCall &line) {
+    Hash given, taken;
+    Cluster cluster(line.ranks);
+    const TransportOptions options = Cluster::test_options();
+    const Chunking cut{
+        .outbox_bytes = options.outbox_bytes, .slots = options.slots, .segment_bytes = 1024};
+    each_call(line, [&](TwinCall call, const std::vector<Bytes> &inputs) {
+        given.add(inputs);
+        taken.add(cluster.run_all(call, {cut}, inputs, false)[0]);
+    });
+    return line_of(line, given, taken);
+}
+
+constexpr const char *codecs[] = {"none",
+                                  "fp16",
+                                  "bf16",
+                                  "int8",
+                                  "int6",
+                                  "int5",
+                                  "int4",
+                                  "int3",
+                                  "int2",
+                                  "int4:round=stochastic",
+                                  "minmax:bits=8",
+                                  "minmax:bits=4",
+                                  "minmax:bits=2,bucket=all",
+                                  "minmax:bits=3,bucket=100,round=stochastic",
+                                  "minmax:bits=6,bucket=64,skip_incomplete=1",
+                                  "fp8e4m3",
+                                  "fp8e5m2",
+                                  "mxfp8e4m3",
+                                  "mxfp4:round=stochastic",
+                                  "nvfp4:bucket=64",
+                                  "onebit",
+                                  "terngrad:bucket=100",
+                                  "topk:ratio=0.05",
+                                  "int12",
+                                  "int10:block=16"};
+
+using AlgorithmNames = std::vector<const char *>;
+
+void add(std::vector<TwinCall> &lines, TwinCall line, const AlgorithmNames &names) {
+    if (!check_codec(line.codec, line.collective, line.type, line.op)) return;
+    for (const char *const name : names)
+        for (const uint32_t ranks : {2, 3, 5}) {
+            const auto algorithm = parse_algorithm(name);
+            CHECK_OK(algorithm);
+            if (!algorithm->has(line.collective)) continue;
+            line.algorithm = name;
+            line.ranks = ranks;
+            line.root = line.collective == Collective::broadcast ? ranks / 2 : 0;
+            lines.push_back(line);
+        }
+}
+
+void add_all(std::vector<TwinCall> &lines, const AlgorithmNames &names) {
+    for (const char *codec : codecs) {
+        TwinCall line{.codec = *parse_codec(codec)};
+        for (const DataType type : golden::float_types) {
+            line.type = type;
+            add(lines, line, names);
+        }
+        line.type = DataType::float32;
+        for (const RedOp op : {RedOp::avg, RedOp::max}) {
+            line.op = op;
+            add(lines, line, names);
+        }
+        line.op = RedOp::sum;
+        for (const Collective collective :
+             {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+            line.collective = collective;
+            add(lines, line, names);
+        }
+    }
+    for (const DataType type : {DataType::int8, DataType::uint32, DataType::int64})
+        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
+            add(lines, {.type = type, .op = op}, names);
+}
+
+// Adds lines with ranks on several hosts, assigned to the hosts in turn.
+void add_tiers(std::vector<TwinCall> &lines) {
+    for (const char *algorithm : {"hierarchy", "hierarchy:inner=ring,outer=halving,share=leader",
+                                  "hierarchy:inner=halving"})
+        for (const char *codec : {"none", "int8", "int4", "fp16", "minmax:bits=4"})
+            for (const char *inner : {"none", "int8"})
+                for (const Collective collective :
+                     {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                      Collective::broadcast})
+                    for (const DataType type : {DataType::float32, DataType::bfloat16})
+                        lines.push_back({.collective = collective,
+                                         .algorithm = algorithm,
+                                         .type = type,
+                                         .codec = *parse_codec(codec),
+                                         .ranks = 5,
+                                         .root = collective == Collective::broadcast ? 3U : 0U,
+                                         .inner_codec = *parse_codec(inner),
+                                         .spots = spots_on({0, 1, 0, 1, 0})});
+}
+
+// Returns the lines in the order in which the algorithms were added to the library.
+std::vector<TwinCall> all_lines() {
+    std::vector<TwinCall> lines;
+    add_all(lines, {"direct", "ring", "oneshot"});
+    add_all(lines, {"halving"});
+    add_all(lines, {"tree", "tree:shape=double"});
+    add_tiers(lines);
+    add_all(lines, {"doubling"});
+    return lines;
+}
+
+std::vector<std::string> stored_lines() {
+    std::ifstream file(QCCL_TEST_DATA "/collective_hashes.txt");
+    CHECK(file.is_open());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+}
+
+template <class Compute> void check_stored(Compute compute) {
+    const auto stored = stored_lines();
+    const auto lines = all_lines();
+    CHECK_EQ(stored.size(), lines.size());
+    for (size_t i = 0; i < lines.size(); i++)
+        if (is_chosen(i)) CHECK_EQ(compute(lines[i]), stored[i]);
+}
+
+void slow_twin_gives_the_goldens() { check_stored(by_slow_twin); }
+void engine_gives_the_goldens() { check_stored(by_engine); }
+
+} // namespace
+
+int main(int count, char **arguments) {
+    if (count == 2 && std::string_view(arguments[1]) == "--print") {
+        for (const TwinCall &line : all_lines()) puts(by_slow_twin(line).c_str());
+        return 0;
+    }
+    const CMUnitTest tests[] = {QTEST(slow_twin_gives_the_goldens),
+                                QTEST(engine_gives_the_goldens)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,255 @@
+// Tests calls whose buffers peers read in place: they give the slow twin's bytes whichever ranks
+// lend, no call returns while a peer still reads, and no result is wrong if a call fails. Every
+// rank scribbles over its buffers as soon as its call has returned. QTEST_FULL=1 runs the whole
+// table of cases, otherwise a fair sample.
+#include "tests/kit/engine_ranks.hpp"
+#include "tests/transport/faulty_transport.hpp"
+#include "tests/kit/sample.hpp"
+
+#include "codec/chunk.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <random>
+
+using namespace qtest;
+
+namespace {
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                      Collective::all_gather, Collective::broadcast};
+constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
+
+// No elements, fewer than one for each rank, and counts that leave an odd rest; last so many that
+// no segment is empty, with a last chunk that is a little shorter.
+std::vector<uint64_t> counts(uint32_t ranks) {
+    return {0, 1, ranks - 1, 1001, 4097, uint64_t{6720} * ranks - 3};
+}
+
+Chunking lending_cut(size_t segment_bytes, uint32_t lanes) {
+    const TransportOptions options = Cluster::test_options();
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .segment_bytes = segment_bytes,
+            .lanes = lanes,
+            .lending_bytes = 0,
+            .overwriting_bytes = 0};
+}
+
+// Many small segments, few large ones, no tiles, and nothing lent.
+std::vector<Chunking> cuts() {
+    std::vector<Chunking> cuts{lending_cut(4096, 3), lending_cut(65536, 2), lending_cut(16384, 4),
+                               lending_cut(4096, 2)};
+    cuts[2].joins = false;
+    cuts[3].lending_bytes = ~uint64_t{0};
+    return cuts;
+}
+
+// Shakes the order of events, and counts the messages that consist of a header alone.
+Wrap shaken(std::atomic<uint64_t> &lent) {
+    return [&lent](uint32_t rank, std::unique_ptr<Transport> transport) {
+        const auto random = std::make_shared<std::minstd_rand>(rank + 1);
+        Faults faults;
+        faults.holds = [random](uint32_t, MessageTag) { return (*random)() % 4 == 0; };
+        // Long enough for other messages to come and go.
+        const auto full_until = std::make_shared<Clock::time_point>();
+        faults.is_full = [=](uint32_t) {
+            const auto now = Clock::now();
+            if (now < *full_until) return true;
+            if ((*random)() % 16 == 0) *full_until = now + 300us;
+            return now < *full_until;
+        };
+        faults.sent = [&lent](size_t bytes) { lent += bytes == header_bytes; };
+        return std::make_unique<FaultyTransport>(std::move(transport), faults);
+    };
+}
+
+void check_case(Cluster &cluster, TwinCall call, bool in_place) {
+    const auto inputs = make_inputs(call, golden::Kind::few_specials);
+    const auto expected = slow_twin(call, inputs);
+    const auto outputs = cluster.run_all(call, cuts(), inputs, in_place);
+    for (size_t i = 0; i < outputs.size(); i++)
+        for (uint32_t r = 0; r < call.ranks; r++)
+            if (outputs[i][r] != expected[r])
+                throw Failure{std::string(name(call.collective)) + " " + call.algorithm + " " +
+                              name(call.type) + " " + name(call.op) + " count " +
+                              std::to_string(call.count) + " ranks " + std::to_string(call.ranks) +
+                              (in_place ? " in place" : "") + ": cut " + std::to_string(i) +
+                              ", rank " + std::to_string(r) + ": not the slow twin's bytes"};
+}
+
+// Calls visit(call) for every combination that the library accepts.
+template <class Visitor> void each_call(uint32_t ranks, Visitor visit) {
+    for (const Collective collective : collectives)
+        for (const Algorithm &algorithm : algorithms())
+            for (const TypeInfo &type : type_table)
+                for (const RedOp op : ops)
+                    for (const uint64_t count : counts(ranks)) {
+                        if (!reduces(collective) && op != RedOp::sum) continue;
+                        if (!algorithm.has(collective)) continue;
+                        const TwinCall call{.collective = collective,
+                                            .algorithm = spec(algorithm),
+                                            .type = type.type,
+                                            .op = op,
+                                            .count = count,
+                                            .ranks = ranks,
+                                            .root = collective == Collective::broadcast
+                                                        ? static_cast<uint32_t>(count % ranks)
+                                                        : 0};
+                        if (check_codec(call.codec, collective, call.type, op)) visit(call);
+                    }
+}
+
+enum class Lenders { none, some, all };
+
+// Samples more of the large calls, in which something is lent for certain, than of the small ones.
+void check_calls(Sample &sample, uint32_t ranks, Lenders lenders) {
+    const auto shows = [=](uint32_t rank) {
+        return lenders == Lenders::all || (lenders == Lenders::some && rank % 2 == 1);
+    };
+    std::atomic<uint64_t> lent{0};
+    Cluster cluster(ranks, Cluster::test_options(), shaken(lent), shows);
+    each_call(ranks, [&](const TwinCall &call) {
+        const bool is_large = call.count == counts(ranks).back();
+        for (const bool in_place : {false, true}) {
+            if (!sample.takes(is_large ? 30 : 60)) continue;
+            const uint64_t before = lent;
+            check_case(cluster, call, in_place);
+            if (!is_large) continue; // a header alone may also be that of an empty chunk
+            if (lenders == Lenders::all) CHECK(lent > before);
+            if (lenders == Lenders::none) CHECK_EQ(lent.load(), before);
+        }
+    });
+}
+
+void every_call_gives_the_slow_twins_bytes() {
+    Sample sample;
+    for (const uint32_t ranks : {2, 3, 4, 5})
+        for (const Lenders lenders : {Lenders::none, Lenders::some, Lenders::all})
+            check_calls(sample, ranks, lenders);
+    printf("%llu of %llu cases\n", static_cast<unsigned long long>(sample.taken),
+           static_cast<unsigned long long>(sample.cases));
+    CHECK(sample.taken > 500 / thinning());
+}
+
+// In the first call the ranks open each other's windows.
+void get_acquainted(Cluster &cluster, TwinCall &call, const Chunking &cut) {
+    (void)cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
+}
+
+// The root has finished its steps once its buffer is lent, but its call returns only after the last
+// reader has finished.
+void nobody_returns_while_a_peer_reads() {
+    constexpr uint32_t ranks = 3, slow = 2;
+    std::atomic<bool> is_slow{false}, has_returned{false}, returned_early{false};
+    const auto holds = [&](uint32_t, MessageTag) {
+        if (!is_slow) return false;
+        std::this_thread::sleep_for(50ms);
+        returned_early = has_returned.load();
+        is_slow = false;
+        return false;
+    };
+    Cluster cluster(ranks, Cluster::test_options(), inject_at(slow, {.holds = holds}),
+                    [](uint32_t) { return true; });
+    TwinCall call{
+        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
+    const Chunking cut = lending_cut(65536, 1);
+    get_acquainted(cluster, call, cut);
+    call.number = 2;
+    is_slow = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto expected = slow_twin(call, inputs);
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        const auto output = cluster.run(rank, call, *program, inputs[rank], false);
+        if (rank == 0) has_returned = true;
+        CHECK_OK(output);
+        CHECK(*output == expected[rank]);
+    });
+    CHECK(!is_slow && !returned_early);
+}
+
+// The reader is slow enough to see what the lender does after the lender's call has failed.
+void a_failed_lender_is_not_believed() {
+    constexpr uint32_t ranks = 3, slow = 2;
+    std::atomic<bool> is_armed{false}, has_returned{false};
+    std::unique_ptr<Cluster> cluster;
+    const auto damage = [&](Bytes &) {
+        if (!is_armed) return;
+        cluster->rank(0).transport->fail(Error::make(Code::revoked, "rank 0 has had enough"));
+        await([&] { return has_returned.load(); });
+    };
+    cluster = std::make_unique<Cluster>(ranks, Cluster::test_options(),
+                                        inject_at(slow, {.damage = damage}),
+                                        [](uint32_t) { return true; });
+    TwinCall call{
+        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
+    const Chunking cut = lending_cut(65536, 1);
+    get_acquainted(*cluster, call, cut);
+    call.number = 2;
+    is_armed = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    cluster->on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        const auto output = cluster->run(rank, call, *program, inputs[rank], false);
+        if (rank == 0) has_returned = true;
+        if (rank != 1) CHECK(!output);
+    });
+}
+
+// The n-th operation of one rank fails, for every n until none does. The rank returns at once and
+// scribbles over what it has lent. A peer that has read the scribbled bytes must fail: a call that
+// succeeds has the right result.
+void check_failed_lender(Collective collective, const char *algorithm, bool all_lend) {
+    constexpr uint32_t ranks = 3, injected = 1;
+    for (uint64_t n = 1, operations = n; operations >= n; n++) {
+        TwinCall call{.collective = collective,
+                      .algorithm = algorithm,
+                      .count = collective == Collective::all_reduce ? 200000U : 60000U,
+                      .ranks = ranks};
+        const Chunking cut = lending_cut(65536, 2);
+        operations = 0;
+        bool is_armed = false;
+        const Faults faults{.before = [&](const char *operation) -> Done {
+            if (!is_armed || ++operations != n) return {};
+            return Error::make(Code::system_error, "%s is made to fail", operation);
+        }};
+        Cluster cluster(ranks, Cluster::test_options(), inject_at(injected, faults),
+                        [=](uint32_t rank) { return all_lend || rank == injected; });
+        get_acquainted(cluster, call, cut);
+        is_armed = true;
+        call.number = 2;
+        const auto inputs = make_inputs(call, golden::Kind::spread);
+        const auto expected = slow_twin(call, inputs);
+        cluster.on_each([&](uint32_t rank) {
+            const auto program = compile_for(call, rank, cut);
+            CHECK_OK(program);
+            const auto output = cluster.run(rank, call, *program, inputs[rank], false);
+            if (output) CHECK(*output == expected[rank]);
+        });
+    }
+}
+
+// With one lender, a peer that has read scribbled bytes passes them on to ranks that have read
+// nothing in place.
+void no_result_is_made_of_what_a_failed_call_has_lent() {
+    for (const bool all_lend : {false, true})
+        for (const char *algorithm : {"direct", "ring"})
+            for (const Collective collective :
+                 {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+                check_failed_lender(collective, algorithm, all_lend);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(every_call_gives_the_slow_twins_bytes),
+        QTEST(nobody_returns_while_a_peer_reads),
+        QTEST(a_failed_lender_is_not_believed),
+        QTEST(no_result_is_made_of_what_a_failed_call_has_lent),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,149 @@
+// Tests lib/fault/failure_detector: waits are short while the peer runs, give the core away if
+// another rank needs it, and end when a doorbell rings. Times are the best of several measurements,
+// because other programs may use the machine.
+#include "tests/transport/transport_ways.hpp"
+
+#include <algorithm>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Whether at least half of the wake-ups came within 10 ms. Without doorbells, sleeps of 50 ms would
+// hardly end so soon so often.
+bool are_woken(std::vector<Clock::duration> late) {
+    std::sort(late.begin(), late.end());
+    return late[late.size() / 2] < 10ms;
+}
+
+// A rank that sleeps in a receive is woken by the message, long before its longest sleep would end.
+template <Kind kind> void sleepers_are_woken() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::vector<Clock::duration> late;
+        for (uint64_t turn = 0; turn < 10; turn++) {
+            rank.meeting.barrier();
+            CHECK_OK(begin(*transport, call_number(turn + 1), 30s));
+            if (turn % 2 == rank.rank) {
+                // Long enough for the peer's sleeps to have grown to their longest.
+                std::this_thread::sleep_for(120ms);
+                const auto view = free_view(*transport);
+                CHECK_OK(view);
+                rank.meeting.board[0] = now_ticks();
+                CHECK_OK(send(*transport, 1 - rank.rank, *view));
+                CHECK_OK(transport->end());
+            } else {
+                const auto view = receive(*transport, 1 - rank.rank);
+                CHECK_OK(view);
+                late.push_back(since_ticks(rank.meeting.board[0]));
+                transport->release(*view);
+            }
+        }
+        CHECK(are_woken(late));
+    });
+}
+
+// A rank that sleeps because it has no free slot is woken when the peer releases the slot.
+template <Kind kind> void who_waits_for_room_is_woken() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::vector<Clock::duration> late;
+        CHECK_OK(begin(*transport, call_number(1), 30s));
+        for (int turn = 0; turn < 10; turn++) {
+            rank.meeting.barrier();
+            if (rank.rank == 0) {
+                CHECK_OK(send(*transport, 1, *free_view(*transport)));
+                CHECK_OK(free_view(*transport));
+                late.push_back(since_ticks(rank.meeting.board[0]));
+            } else {
+                const auto view = receive(*transport, 0);
+                CHECK_OK(view);
+                std::this_thread::sleep_for(120ms);
+                rank.meeting.board[0] = now_ticks();
+                transport->release(*view);
+            }
+        }
+        CHECK(rank.rank == 1 || are_woken(late));
+    });
+}
+
+// Makes many short runs of `calls` calls and returns the time per call of each run, ascending.
+std::vector<Clock::duration> times(const Rank &rank, Transport &transport, uint64_t &call,
+                                   uint64_t calls) {
+    std::vector<Clock::duration> taken;
+    for (int run_number = 0; run_number < 30; run_number++) {
+        rank.meeting.barrier();
+        const auto start = Clock::now();
+        for (uint64_t i = 0; i < calls; i++)
+            CHECK_OK(run(transport, call_number(++call), Way::eager));
+        taken.push_back((Clock::now() - start) / calls);
+    }
+    std::sort(taken.begin(), taken.end());
+    return taken;
+}
+
+template <Kind kind> void ranks_may_outnumber_cores() {
+    run_ranks(kind, 8, [](const Rank &rank) {
+        const auto transport = create(rank);
+        uint64_t call = 0;
+        // Spinning would cost a time slice of the scheduler, which is milliseconds, in every call.
+        CHECK(times(rank, *transport, call, 20).front() < 500us);
+    });
+}
+
+// The scheduler may put both ranks on one core although each had a core of its own at creation. A
+// rank that then spins for 20 us before it yields makes each call take twice that time.
+template <Kind kind> void ranks_that_come_to_share_a_core_stop_spinning() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        const auto all_gather = [&](const cpu_set_t &mine, cpu_set_t *all) {
+            return rank.meeting.all_gather(rank.rank, &mine, all, sizeof mine);
+        };
+        cpu_set_t both[2];
+        CHECK_OK(all_gather(one, both));
+        CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
+        uint64_t call = 0;
+        CHECK(times(rank, *transport, call, 50).front() < 15us);
+    });
+}
+
+// A spin time that the caller sets is kept even if it does harm: of two ranks on one core, one
+// waits, and the other cannot run as long as the first spins.
+template <Kind kind> void a_spin_that_is_asked_for_is_spun() {
+    constexpr auto spin = 300us;
+    TransportOptions options = small_options();
+    options.spin = spin;
+    run_ranks(
+        kind, 2,
+        [&](const Rank &rank) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(sched_getcpu(), &one);
+            cpu_set_t both[2];
+            CHECK_OK(rank.meeting.all_gather(rank.rank, &one, both, sizeof one));
+            CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
+            const auto transport = create(rank);
+            uint64_t call = 0;
+            // Not every run is checked: another program may take the core from the rank that spins,
+            // and the peer may get the core then.
+            CHECK(times(rank, *transport, call, 10)[25] > spin / 2);
+        },
+        options);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_ALL(sleepers_are_woken),
+        ON_BOTH(who_waits_for_room_is_woken),
+        ON_BOTH(ranks_may_outnumber_cores),
+        ON_BOTH(ranks_that_come_to_share_a_core_stop_spinning),
+        ON_BOTH(a_spin_that_is_asked_for_is_spun),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,158 @@
+// The inputs and codecs of the golden chunks, for every codec, type and rounding. Inputs are made
+// from integers alone, so every machine makes the same ones. Golden cases never change; cases may
+// be added.
+#pragma once
+
+#include "codec/chunk.hpp"
+#include "codec/codec.hpp"
+#include "device/kernels.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace golden {
+
+using namespace qccl;
+
+// A floating-point format as bit fields, so that inputs are drawn field by field and never rounded.
+struct Fields {
+    unsigned exponent_bits, fraction_bits;
+    uint64_t infinity() const { return ((1ULL << exponent_bits) - 1) << fraction_bits; }
+    uint64_t sign() const { return 1ULL << (exponent_bits + fraction_bits); }
+    uint64_t fraction_mask() const { return (1ULL << fraction_bits) - 1; }
+    uint64_t bias() const { return (1ULL << (exponent_bits - 1)) - 1; }
+};
+
+inline Fields fields_of(DataType type) {
+    switch (type) {
+    case DataType::float16: return {5, 10};
+    case DataType::bfloat16: return {8, 7};
+    case DataType::float8e4m3: return {4, 3};
+    case DataType::float8e5m2: return {5, 2};
+    case DataType::float64: return {11, 52};
+    default: return {8, 23};
+    }
+}
+
+enum class Kind { spread, any_bits, finite, tiny, huge, constant, ties, few_specials, zeros };
+inline constexpr Kind kinds[] = {Kind::spread, Kind::any_bits,     Kind::finite,
+                                 Kind::tiny,   Kind::huge,         Kind::constant,
+                                 Kind::ties,   Kind::few_specials, Kind::zeros};
+
+// Returns the bits of j / 2 for a small integer j: values halfway between codes if the unit is a
+// power of two.
+inline uint64_t half_integer(const Fields &f, uint64_t j) {
+    if (j == 0) return 0;
+    const auto top = static_cast<unsigned>(63 - __builtin_clzll(j));
+    const uint64_t fraction = (j ^ 1ULL << top) << (f.fraction_bits - top);
+    return (f.bias() + top - 1) << f.fraction_bits | fraction;
+}
+
+// Returns the bits of element i; `draw` are its 64 random bits.
+inline uint64_t pattern_of(const Fields &f, Kind kind, uint64_t draw, uint64_t i) {
+    const uint64_t sign = (draw >> 63) != 0 ? f.sign() : 0;
+    const uint64_t fraction = draw & f.fraction_mask();
+    const auto with_exponent = [&](uint64_t exponent) {
+        return sign | exponent << f.fraction_bits | fraction;
+    };
+    switch (kind) {
+    case Kind::spread: return with_exponent(f.bias() - (draw >> 56 & 3));
+    case Kind::any_bits: return draw & (f.sign() | (f.sign() - 1));
+    case Kind::finite: return with_exponent((draw >> 52) % ((1ULL << f.exponent_bits) - 1));
+    case Kind::tiny: return with_exponent(draw >> 56 & 1);
+    case Kind::huge: return with_exponent((1ULL << f.exponent_bits) - 2 - (draw >> 56 & 1));
+    case Kind::constant: return (f.bias() << f.fraction_bits) + 3;
+    case Kind::ties: return sign | half_integer(f, f.fraction_bits >= 3 ? draw % 16 : draw % 8);
+    case Kind::few_specials: {
+        const uint64_t specials[] = {f.infinity(), f.infinity() | 1, f.infinity() | f.sign(),
+                                     f.infinity() | f.fraction_mask()};
+        return i % 97 == 50 ? specials[i / 97 % 4] : with_exponent(f.bias() - (draw >> 56 & 7) % 4);
+    }
+    case Kind::zeros: return (draw >> 60 & 7) != 0 ? sign : f.sign() | 1;
+    }
+    return 0;
+}
+
+inline std::vector<std::byte> make_input(DataType type, Kind kind, uint64_t count) {
+    const size_t bytes = type_bytes(type);
+    std::vector<std::byte> input(count * bytes);
+    const uint64_t seed =
+        splitmix64(static_cast<uint64_t>(kind) * 1000 + static_cast<uint64_t>(type)) + count;
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t draw = splitmix64(splitmix64(seed) + i);
+        const uint64_t pattern =
+            info(type).is_float ? pattern_of(fields_of(type), kind, draw, i) : draw;
+        std::memcpy(input.data() + i * bytes, &pattern, bytes);
+    }
+    return input;
+}
+
+inline constexpr uint64_t counts[] = {0, 1, 31, 33, 70, 1001, 2048};
+
+inline std::vector<std::string> specs() {
+    std::vector<std::string> list{"none", "fp16", "bf16"};
+    for (const char *round : {"nearest", "stochastic"}) {
+        const std::string key = std::string("round=") + round;
+        for (const char *name : {"int8", "int6", "int5", "int4", "int3", "int2"})
+            list.push_back(std::string(name) + ":" + key);
+        for (const char *more : {"int8:block=1,", "int5:block=7,", "int4:block=100,",
+                                 "int2:block=512,", "int3:block=4096,"})
+            list.push_back(more + key);
+        for (int bits = 1; bits <= 8; bits++)
+            list.push_back("minmax:bits=" + std::to_string(bits) + "," + key);
+        for (const char *more :
+             {"bits=4,bucket=1,", "bits=7,bucket=33,", "bits=2,bucket=all,",
+              "bits=4,bucket=64,skip_incomplete=1,", "bits=3,bucket=100,skip_incomplete=1,"})
+            list.push_back(std::string("minmax:") + more + key);
+    }
+    list.insert(list.end(), {"fp8e4m3", "fp8e5m2"});
+    for (const char *name : {"mxfp8e4m3", "mxfp6e2m3", "mxfp4"})
+        for (const char *keys : {"", ":round=stochastic", ":scale=ocp"})
+            list.push_back(std::string(name) + keys);
+    for (const char *keys : {"", ":round=stochastic", ":scale=ceil", ":bucket=32", ":bucket=all"})
+        list.push_back(std::string("nvfp4") + keys);
+    list.insert(list.end(), {"onebit", "onebit:bucket=33", "onebit:bucket=1"});
+    list.insert(list.end(), {"terngrad", "terngrad:bucket=33,clip=1", "terngrad:bucket=1"});
+    list.insert(list.end(), {"topk", "topk:ratio=0.1", "topk:ratio=1"});
+    for (const char *name : {"int12", "int10"})
+        for (const char *keys : {"", ":round=stochastic", ":block=1", ":block=8",
+                                 ":block=16,round=stochastic", ":block=100", ":block=512"})
+            list.push_back(std::string(name) + keys);
+    return list;
+}
+
+inline constexpr DataType float_types[] = {DataType::float16,    DataType::bfloat16,
+                                           DataType::float32,    DataType::float64,
+                                           DataType::float8e4m3, DataType::float8e5m2};
+
+// Returns the description of a chunk in the middle of a tensor larger than 2^32 elements, with an
+// odd first index, and a key and a call number of 64 bits.
+inline ChunkInfo chunk_info(DataType type, uint64_t count) {
+    return {type, count, (uint64_t{5} << 32) + 13, noise_key(7, 3, 2), (uint64_t{1} << 32) + 9};
+}
+
+inline std::vector<std::byte> encode_chunk(const Kernels &kernels, const Codec &codec,
+                                           const ChunkInfo &chunk, DataType in, const void *src) {
+    const PayloadLayout layout = payload_layout(codec, chunk.type, chunk.count);
+    // The buffer starts with bytes that differ from the final ones, so a byte that the encoder does
+    // not write shows.
+    std::vector<std::byte> bytes(encoded_bytes(codec, chunk.type, chunk.count), std::byte{0xA5});
+    write_header(codec, chunk, bytes.data());
+    kernels.encode({&codec, &layout, chunk.type, chunk.count, 0, chunk.count},
+                   {chunk.noise_key, chunk.call, chunk.first_index}, in, src,
+                   bytes.data() + header_bytes);
+    return bytes;
+}
+
+inline std::vector<std::byte> decode_chunk(const Kernels &kernels, const OpenChunk &open,
+                                           DataType out) {
+    const PayloadLayout layout = payload_layout(open.codec, open.chunk.type, open.chunk.count);
+    std::vector<std::byte> values(open.chunk.count * type_bytes(out), std::byte{0x5A});
+    kernels.decode({&open.codec, &layout, open.chunk.type, open.chunk.count, 0, open.chunk.count},
+                   open.payload.data(), out, values.data(), false);
+    return values;
+}
+
+} // namespace golden

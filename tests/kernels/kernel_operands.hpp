@@ -1,0 +1,104 @@
+// Operands for the tests of kernels: memory between guards, and values that aim at the paths of the
+// codecs.
+#pragma once
+
+#include "kernels/codec/value.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace operands {
+
+using namespace qccl;
+
+// Memory between guards, `shift` bytes after the start of a cache line, filled with the same noise
+// every time.
+class Buffer {
+public:
+    explicit Buffer(size_t bytes, size_t shift = 0)
+        : bytes_(bytes), shift_(shift), lines_((bytes + shift) / 64 + 3) {
+        uint8_t x = 1;
+        for (Line &line : lines_)
+            for (std::byte &b : line.bytes)
+                b = static_cast<std::byte>(x = static_cast<uint8_t>(x * 5 + 3));
+    }
+    std::byte *data() { return lines_[1].bytes + shift_; }
+    // Returns the bytes with 64 bytes of guard on both sides.
+    std::span<const std::byte> all() { return {data() - 64, bytes_ + 128}; }
+
+private:
+    struct alignas(64) Line {
+        std::byte bytes[64];
+    };
+    size_t bytes_, shift_;
+    std::vector<Line> lines_;
+};
+
+inline bool same(Buffer &a, Buffer &b) { return std::ranges::equal(a.all(), b.all()); }
+
+// Kinds of input values; each aims at a path of the codecs.
+enum class Pattern { gauss, whole, ties, zeros, tiny, huge, opposite, special, bits };
+inline constexpr Pattern patterns[] = {Pattern::gauss,    Pattern::whole,   Pattern::ties,
+                                       Pattern::zeros,    Pattern::tiny,    Pattern::huge,
+                                       Pattern::opposite, Pattern::special, Pattern::bits};
+
+class Values {
+public:
+    explicit Values(uint32_t seed) : random_(seed) {}
+
+    double next(Pattern pattern, size_t i) {
+        const double x = gauss_(random_);
+        const uint32_t r = word();
+        switch (pattern) {
+        case Pattern::gauss: return x;
+        case Pattern::whole: return static_cast<double>(static_cast<int32_t>(r % 17) - 8);
+        case Pattern::ties: return static_cast<double>(static_cast<int32_t>(r % 1024) - 512) / 8;
+        case Pattern::zeros:
+            return i / 96 % 3 == 0 ? (r % 2 != 0 ? 0.0 : -0.0) : r % 50 == 0 ? x : 0.0;
+        case Pattern::tiny: return x * std::ldexp(1.0, -100 - static_cast<int>(i / 64 % 60));
+        case Pattern::huge: return x * std::ldexp(1.0, 120 + static_cast<int>(i / 64 % 8));
+        case Pattern::opposite: return (r % 2 != 0 ? 1 : -1) * 1.7;
+        case Pattern::special: return special(r, x);
+        case Pattern::bits: return std::bit_cast<float>(r);
+        }
+        return x;
+    }
+    uint32_t word() { return static_cast<uint32_t>(random_()); }
+    size_t pick(size_t bound) { return random_() % bound; }
+
+private:
+    static double special(uint32_t r, double x) {
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        switch (r % 400) {
+        case 0: return std::numeric_limits<double>::quiet_NaN();
+        case 1: return -std::numeric_limits<double>::quiet_NaN();
+        case 2: return infinity;
+        case 3: return -infinity;
+        case 4: return std::numeric_limits<float>::max();
+        case 5: return -std::numeric_limits<float>::max();
+        case 6: return 1e300;
+        case 7: return std::numeric_limits<float>::denorm_min();
+        default: return x;
+        }
+    }
+
+    std::mt19937 random_;
+    std::normal_distribution<double> gauss_;
+};
+
+inline void fill(Values &values, Pattern pattern, DataType type, std::byte *dst, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!info(type).is_float || (pattern == Pattern::bits && type_bytes(type) < 4))
+            for (size_t b = 0; b < type_bytes(type); b++)
+                dst[i * type_bytes(type) + b] = static_cast<std::byte>(values.word());
+        else
+            store_float(type, dst, i, values.next(pattern, i));
+    }
+}
+
+} // namespace operands

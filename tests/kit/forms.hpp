@@ -1,0 +1,62 @@
+// Schedules for tests, in each form that a schedule takes on its way to the engine: as the
+// algorithm emits it, with the codec placed, and with steps joined.
+#pragma once
+
+#include "qtest.hpp"
+
+#include "coll/algorithm.hpp"
+#include "schedule/lower.hpp"
+#include "schedule/shape.hpp"
+
+#include <array>
+
+namespace qccl {
+
+enum class ScheduleForm : uint8_t { author, placed, joined };
+inline constexpr std::array<ScheduleForm, 3> forms{ScheduleForm::author, ScheduleForm::placed,
+                                                   ScheduleForm::joined};
+inline constexpr std::array<Collective, 4> moving_collectives{
+    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+    Collective::broadcast};
+
+inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
+    std::vector<Collective> found;
+    for (const Collective collective : moving_collectives)
+        if (algorithm.has(collective)) found.push_back(collective);
+    return found;
+}
+
+inline Algorithm algorithm_of(std::string_view spec) {
+    const auto found = parse_algorithm(spec);
+    CHECK_OK(found);
+    return *found;
+}
+
+inline Schedule make(ScheduleForm form, const Algorithm &algorithm, Collective collective,
+                     const Team &team) {
+    auto author = emit(algorithm, collective, team);
+    CHECK_OK(author);
+    if (form == ScheduleForm::author) return *author;
+    auto placed = place_codec(*author);
+    CHECK_OK(placed);
+    return form == ScheduleForm::placed ? *placed : fuse(*placed).schedule;
+}
+
+inline std::vector<Schedule> make_all(ScheduleForm form, const Algorithm &algorithm,
+                                      Collective collective, uint32_t ranks, uint32_t root = 0,
+                                      const RankTopology *places = nullptr) {
+    std::vector<Schedule> schedules;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        schedules.push_back(make(form, algorithm, collective,
+                                 {.size = ranks, .rank = rank, .root = root, .places = places}));
+    return schedules;
+}
+
+// Places each rank on the host that `hosts` gives for it.
+inline RankTopology places_on(const std::vector<uint32_t> &hosts) {
+    std::vector<RankLocation> spots;
+    for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});
+    return RankTopology(std::move(spots));
+}
+
+} // namespace qccl

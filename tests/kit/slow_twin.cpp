@@ -1,0 +1,421 @@
+// Computes what slow_twin.hpp declares: sums each chunk in the order that the numerical contract
+// gives for the algorithm, and passes values through the scalar reference's codecs where ranks
+// would encode them.
+#include "slow_twin.hpp"
+
+#include "rank_groups.hpp"
+#include "sum_trees.hpp"
+
+#include "codec/chunk.hpp"
+#include "codec/codec.hpp"
+#include "kernels/cpu/cpu_tiers.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+namespace qtest {
+
+using namespace qccl;
+
+namespace {
+
+const Kernels &kernels() { return scalar_kernels(); }
+
+// A chunk of the tensor: elements [begin, begin + count).
+struct Chunk {
+    uint64_t begin, count;
+};
+
+struct Values {
+    DataType type;
+    Bytes bytes;
+
+    uint64_t count() const { return bytes.size() / type_bytes(type); }
+};
+
+class Twin {
+public:
+    Twin(const TwinCall &call, const std::vector<Bytes> &inputs)
+        : call_(call), inputs_(inputs), top_(tiers_of(call.ranks, call.spots)),
+          rings_(call.rings.empty()
+                     ? std::vector<std::vector<uint32_t>>{ring_of(call.ranks, call.spots)}
+                     : call.rings),
+          ring_(rings_[0]), owners_(owners()) {}
+
+    std::vector<Bytes> run() {
+        const bool computes = P() > 1 && (reduces(call_.collective) || !call_.codec.is_lossless());
+        if (!computes) return moved();
+        std::vector<Bytes> outputs(P(), Bytes(recv_count(call_) * bytes()));
+        switch (call_.collective) {
+        case Collective::all_reduce: all_reduce(outputs); break;
+        case Collective::reduce_scatter:
+            for (uint32_t r = 0; r < P(); r++) store(outputs[r], 0, finished_sum(r));
+            break;
+        case Collective::all_gather:
+            for (uint32_t c = 0; c < P(); c++) share_encoded(outputs, c, input(c, c), c, 0);
+            break;
+        case Collective::broadcast: broadcast(outputs); break;
+        case Collective::barrier: break;
+        }
+        return outputs;
+    }
+
+private:
+    uint32_t P() const { return call_.ranks; }
+    bool is_ring() const { return call_.algorithm.starts_with("ring"); }
+    // Number of rings, by which chunks go in turn.
+    uint32_t R() const {
+        return call_.algorithm == "ring:rings=all" ? static_cast<uint32_t>(rings_.size()) : 1;
+    }
+    const std::vector<uint32_t> &ring_of_chunk(uint32_t c) const { return rings_[c % R()]; }
+    size_t bytes() const { return type_bytes(call_.type); }
+    DataType sum_type() const { return accumulator_of(call_.type); }
+
+    // Calls that only copy keep all bits, also those of a NaN.
+    std::vector<Bytes> moved() const {
+        if (P() == 1) return inputs_;
+        if (call_.collective == Collective::broadcast) return std::vector(P(), inputs_[call_.root]);
+        Bytes all;
+        for (const Bytes &input : inputs_) all.insert(all.end(), input.begin(), input.end());
+        return std::vector(P(), all);
+    }
+
+    uint32_t chunks() const {
+        if (is_ring() && call_.collective == Collective::broadcast) return R();
+        if (is_ring()) return R() * P();
+        if (call_.algorithm == "tree:shape=double") return 2;
+        if (is_hierarchy()) return static_cast<uint32_t>(owners_.size());
+        const bool is_whole = call_.algorithm == "oneshot" || call_.algorithm == "doubling";
+        return is_whole || call_.algorithm == "tree" ? 1 : P();
+    }
+
+    static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
+
+    // Cuts the vector at the codec's grain, as evenly as the grain allows.
+    Chunk chunk(uint32_t c) const {
+        if (call_.collective == Collective::reduce_scatter ||
+            call_.collective == Collective::all_gather)
+            return {c * call_.count, call_.count};
+        const uint64_t n = call_.count, parts = chunks();
+        const uint64_t A =
+            std::lcm(std::lcm(bucket_of(call_.codec), bucket_of(call_.inner_codec)), uint64_t{64});
+        const uint64_t L = ((n + parts - 1) / parts + A - 1) / A * A;
+        const uint64_t begin = std::min(n, c * L);
+        return {begin, std::min(n, (c + 1) * L) - begin};
+    }
+
+    // Returns the rank's values of the chunk as the caller gave them.
+    Values input(uint32_t rank, uint32_t c) const {
+        Chunk part = chunk(c);
+        if (call_.collective == Collective::all_gather) part.begin = 0;
+        const std::byte *const first = inputs_[rank].data() + part.begin * bytes();
+        return {call_.type, Bytes(first, first + part.count * bytes())};
+    }
+
+    // Returns the values in another format: rounded at most once, with the same bits if the format
+    // is the same.
+    static Values as(DataType type, const Values &values) {
+        Values result{type, Bytes(values.count() * type_bytes(type))};
+        kernels().copy(type, result.bytes.data(), values.type, values.bytes.data(), values.count(),
+                       false);
+        return result;
+    }
+
+    // Returns in format `out` what a receiver decodes from the bytes that `rank` encodes as its
+    // `ordinal`-th.
+    Values travelled(DataType out, const Values &values, uint32_t c, uint32_t rank,
+                     uint32_t ordinal) const {
+        return travelled(call_.codec, out, values, c, rank, ordinal);
+    }
+    Values travelled(const Codec &codec, DataType out, const Values &values, uint32_t c,
+                     uint32_t rank, uint32_t ordinal) const {
+        const Chunk part = chunk(c);
+        const PayloadLayout layout = payload_layout(codec, call_.type, part.count);
+        const ChunkRange range{&codec, &layout, call_.type, part.count, 0, part.count};
+        Bytes payload(layout.bytes);
+        Values decoded{out, Bytes(part.count * type_bytes(out))};
+        kernels().encode(range, {noise_key(call_.seed, rank, ordinal), call_.number, part.begin},
+                         values.type, values.bytes.data(), payload.data());
+        kernels().decode(range, payload.data(), out, decoded.bytes.data(), false);
+        return decoded;
+    }
+
+    // Adds the next summand.
+    void add(std::optional<Values> &sum, const Values &more) const {
+        if (!sum)
+            sum = as(sum_type(), more);
+        else
+            kernels().reduce(call_.op, sum_type(), sum->bytes.data(), more.type, more.bytes.data(),
+                             more.count());
+    }
+
+    // Adds in the order of ranks 0 to P - 1. The owner's own values stand at their place and are
+    // exact.
+    Values sum_by_rank(uint32_t c, uint32_t owner) const {
+        std::optional<Values> sum;
+        for (uint32_t r = 0; r < P(); r++) {
+            const uint32_t distance = (owner + P() - r) % P();
+            if (r == owner)
+                add(sum, input(r, c));
+            else
+                add(sum, travelled(sum_type(), input(r, c), c, r, distance - 1));
+        }
+        return *sum;
+    }
+
+    // Sums from position `first` once round the ring; each hop adds its own values to what it
+    // received.
+    Values sum_by_ring(uint32_t c, uint32_t first) const {
+        const std::vector<uint32_t> &ring = ring_of_chunk(c);
+        Values passed = input(ring[first], c);
+        for (uint32_t hop = 1; hop < P(); hop++) {
+            const uint32_t sender = ring[(first + hop - 1) % P()];
+            std::optional<Values> sum =
+                travelled(sum_type(), passed, c, sender, ring_ordinal(c, sender, hop));
+            add(sum, input(ring[(first + hop) % P()], c));
+            passed = *sum;
+        }
+        return passed;
+    }
+
+    // Returns the ordinal of the rank's encode of the chunk in a round. Before it the rank has sent
+    // by all rings in the rounds before, and by the rings before the chunk's in this round, if
+    // those rings had a chunk to send.
+    uint32_t ring_ordinal(uint32_t c, uint32_t rank, uint32_t round) const {
+        if (call_.collective == Collective::all_reduce) return (round - 1) * R() + c % R();
+        uint32_t sent = 0;
+        for (uint32_t i = 1; i <= round; i++)
+            for (uint32_t k = 0; k < (i == round ? c % R() : R()); k++) {
+                const auto at = std::ranges::find(rings_[k], rank) - rings_[k].begin();
+                const uint32_t end = (static_cast<uint32_t>(at) + P() - i) % P();
+                sent += rings_[k][end] % R() == k;
+            }
+        return sent;
+    }
+
+    // Returns what the rank sends to its parent or, at the root, the result.
+    Values sum_by_tree(const SumTree &tree, uint32_t c, uint32_t rank) const {
+        std::optional<Values> sum;
+        each_operand(
+            tree, rank, [&](uint32_t own) { add(sum, input(own, c)); },
+            [&](uint32_t child) {
+                add(sum, travelled(sum_type(), sum_by_tree(tree, c, child), c, child,
+                                   tree.ordinal[child]));
+            });
+        return *sum;
+    }
+    SumTree tree(uint32_t c) const {
+        const SumTree by_position = sum_tree(call_.algorithm, P(), c);
+        return call_.algorithm == "halving" ? by_position : placed(by_position, ring_);
+    }
+
+    // ---- hierarchy: nearest rounding only, so that ordinals make no difference
+
+    bool is_hierarchy() const { return call_.algorithm.starts_with("hierarchy"); }
+    // A hierarchy of one tier is the ring of a reduce-scatter, with its ordinals.
+    bool is_flat_ring() const {
+        return is_hierarchy() && top_.depth() == 1 && choice("outer", "ring") == "ring";
+    }
+    std::string_view choice(std::string_view key, std::string_view usual) const {
+        const std::string_view text = call_.algorithm;
+        const size_t at = text.find(std::string(key) + "=");
+        if (at == text.npos) return usual;
+        const std::string_view word = text.substr(at + key.size() + 1);
+        return word.substr(0, word.find(','));
+    }
+    bool has_leaders() const { return choice("share", "every") == "leader"; }
+
+    // Appends the ranks at the same places in every group below each part of the top group.
+    void add_owners(std::vector<uint32_t> &found, std::vector<uint32_t> shares) const {
+        if (shares.size() + 1 < top_.depth()) {
+            const auto depth = static_cast<uint32_t>(shares.size()) + 1;
+            const uint32_t fewest = has_leaders() ? 1 : top_.fewest_parts(depth);
+            shares.push_back(0);
+            for (; shares.back() < fewest; shares.back()++) add_owners(found, shares);
+            return;
+        }
+        for (const RankGroup &part : top_.parts) {
+            const RankGroup *at = &part;
+            for (size_t level = shares.size(); level-- > 0;) at = &at->parts[shares[level]];
+            found.push_back(at->rank);
+        }
+    }
+
+    // Returns the rank that ends up with each chunk; in a broadcast, the rank that has the chunk.
+    std::vector<uint32_t> owners() const {
+        if (call_.collective != Collective::all_reduce && call_.collective != Collective::broadcast)
+            return all_ranks(P());
+        std::vector<uint32_t> found;
+        add_owners(found, {});
+        if (call_.collective == Collective::broadcast)
+            found = std::vector(found.size() / top_.size(), call_.root);
+        return found;
+    }
+
+    // Returns the sum of what `size` members have, made within their group and ending at `owner`.
+    template <class Member>
+    Values sum_of_group(uint32_t c, std::string_view how, const Codec &codec, uint32_t size,
+                        uint32_t owner, Member member) const {
+        const auto sent = [&](const Values &values) {
+            return travelled(codec, sum_type(), values, c, 0, 0);
+        };
+        std::optional<Values> sum;
+        if (how == "by rank") {
+            for (uint32_t at = 0; at < size; at++)
+                add(sum, at == owner ? member(at) : sent(member(at)));
+            return *sum;
+        }
+        if (how == "direct") {
+            add(sum, member(owner));
+            for (uint32_t at = 0; at < size; at++)
+                if (at != owner) add(sum, sent(member(at)));
+            return *sum;
+        }
+        if (how == "ring") {
+            Values passed = member((owner + 1) % size);
+            for (uint32_t i = 2; i <= size; i++) {
+                sum = sent(passed);
+                add(sum, member((owner + i) % size));
+                passed = *sum;
+            }
+            return passed;
+        }
+        const bool is_halving = how == "halving";
+        const SumTree tree = is_halving ? halving_tree(size, owner) : binomial_tree(size);
+        const auto member_at = [&](uint32_t at) {
+            return member(is_halving ? at : (owner + at) % size);
+        };
+        const auto sum_at = [&](uint32_t at, const auto &again) -> Values {
+            std::optional<Values> below;
+            each_operand(
+                tree, at, [&](uint32_t own) { add(below, member_at(own)); },
+                [&](uint32_t child) { add(below, sent(again(child, again))); });
+            return *below;
+        };
+        return sum_at(tree.root, sum_at);
+    }
+
+    Values sum_within(const RankGroup &group, uint32_t c, uint32_t owner) const {
+        if (group.parts.empty()) return input(group.rank, c);
+        if (group.size() == 1) return sum_within(group.parts[0], c, owner);
+        const RankGroup *home = &top_; // the group of that depth with the owner in it
+        while (home->depth() > group.depth()) home = &home->parts[home->part_with(owner)];
+        const uint32_t end =
+            group.has(owner) ? group.part_with(owner) : home->part_with(owner) % group.size();
+        const bool is_top = group.depth() == top_.depth();
+        std::string_view how = choice("outer", "ring");
+        if (group.depth() == 1 && !is_top) {
+            how = choice("inner", "direct");
+            if (how == "direct") how = "by rank";
+        }
+        return sum_of_group(c, how, is_top ? call_.codec : call_.inner_codec, group.size(), end,
+                            [&](uint32_t at) { return sum_within(group.parts[at], c, owner); });
+    }
+
+    // Sums what all ranks' bytes decode to, each rank's own included. In an all-reduce each rank
+    // encodes once; in a reduce-scatter it encodes once for each owner, the rank itself being the
+    // last.
+    Values sum_of_all(uint32_t c) const {
+        std::optional<Values> sum;
+        for (uint32_t r = 0; r < P(); r++) {
+            const uint32_t ordinal =
+                call_.collective == Collective::reduce_scatter ? (c + P() - r - 1) % P() : 0;
+            add(sum, travelled(sum_type(), input(r, c), c, r, ordinal));
+        }
+        return *sum;
+    }
+
+    // Returns the sum of the positions [begin, end): of two halves, each encoded by its first rank
+    // and decoded.
+    Values sum_by_doubling(uint32_t begin, uint32_t end) const {
+        if (end - begin == 1) return input(ring_[begin], 0);
+        const uint32_t middle = end - (end - begin) / 2;
+        std::optional<Values> sum;
+        for (const auto &[first, last] : {std::pair(begin, middle), std::pair(middle, end)}) {
+            uint32_t ordinal = 0;
+            while ((1U << ordinal) < last - first) ordinal++;
+            add(sum, travelled(sum_type(), sum_by_doubling(first, last), 0, ring_[first], ordinal));
+        }
+        return *sum;
+    }
+
+    Values finished_sum(uint32_t c) const {
+        const bool scatters = call_.collective == Collective::reduce_scatter;
+        if (call_.algorithm == "doubling") return finished(sum_by_doubling(0, P()));
+        if (is_flat_ring()) return finished(sum_by_ring(c, (c + 1) % P()));
+        if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
+        if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
+        if (is_ring() && !scatters) return finished(sum_by_ring(c, c / R()));
+        if (is_ring()) {
+            const auto end = std::ranges::find(ring_of_chunk(c), c) - ring_of_chunk(c).begin();
+            return finished(sum_by_ring(c, (static_cast<uint32_t>(end) + 1) % P()));
+        }
+        return finished(call_.algorithm == "oneshot" ? sum_of_all(c) : sum_by_rank(c, c));
+    }
+    Values finished(Values sum) const {
+        if (call_.op == RedOp::avg)
+            kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
+        return sum;
+    }
+
+    void store(Bytes &output, uint64_t begin, const Values &values) const {
+        const Values stored = as(call_.type, values);
+        std::copy(stored.bytes.begin(), stored.bytes.end(),
+                  output.begin() + static_cast<long>(begin * bytes()));
+    }
+    void share(std::vector<Bytes> &outputs, const Chunk &part, const Values &values) const {
+        for (Bytes &output : outputs) store(output, part.begin, values);
+    }
+    // Makes the final encode; all ranks store what it decodes to.
+    void share_encoded(std::vector<Bytes> &outputs, uint32_t c, const Values &values,
+                       uint32_t owner, uint32_t ordinal) const {
+        share(outputs, chunk(c), travelled(call_.type, values, c, owner, ordinal));
+    }
+
+    void all_reduce(std::vector<Bytes> &outputs) {
+        if (call_.algorithm == "oneshot" || call_.algorithm == "doubling")
+            return share(outputs, chunk(0), finished_sum(0));
+        for (uint32_t c = 0; c < chunks(); c++) {
+            uint32_t owner = is_ring() ? ring_of_chunk(c)[(c / R() + P() - 1) % P()] : c;
+            uint32_t ordinal = is_ring() ? ring_ordinal(c, owner, P()) : P() - 1;
+            if (is_hierarchy()) owner = owners_[c];
+            if (sums_by_tree(call_.algorithm)) {
+                owner = tree(c).root;
+                ordinal = tree(c).final_ordinal;
+            }
+            share_encoded(outputs, c, finished_sum(c), owner, ordinal);
+        }
+    }
+
+    void broadcast(std::vector<Bytes> &outputs) {
+        for (uint32_t c = 0; c < chunks(); c++) {
+            const uint32_t distance = (c + P() - call_.root) % P();
+            const uint32_t ordinal = call_.algorithm == "direct" ? (distance + P() - 1) % P() : c;
+            share_encoded(outputs, c, input(call_.root, c), call_.root, ordinal);
+        }
+    }
+
+    const TwinCall &call_;
+    const std::vector<Bytes> &inputs_;
+    const RankGroup top_;
+    const std::vector<std::vector<uint32_t>> rings_;
+    const std::vector<uint32_t> &ring_;  // the first, by position
+    const std::vector<uint32_t> owners_; // by chunk of a hierarchy
+};
+
+} // namespace
+
+uint64_t send_count(const TwinCall &call) {
+    return call.count * (call.collective == Collective::reduce_scatter ? call.ranks : 1);
+}
+
+uint64_t recv_count(const TwinCall &call) {
+    return call.count * (call.collective == Collective::all_gather ? call.ranks : 1);
+}
+
+std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs) {
+    return Twin(call, inputs).run();
+}
+
+} // namespace qtest

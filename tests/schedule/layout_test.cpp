@@ -1,0 +1,89 @@
+// Tests Layout of lib/schedule/shape: chunks cover the tensor once and in order, chunk borders lie
+// at multiples of the grain, and segments cover the chunks.
+#include "tests/kit/qtest.hpp"
+
+#include "schedule/shape.hpp"
+
+using namespace qccl;
+
+static void all_reduce_follows_the_contract() {
+    // 1000 elements over 3 chunks, grain A = 64: L = roundup(334, 64) = 384.
+    const Layout layout(Collective::all_reduce, 1000, {.size = 3, .rank = 1}, 3, 64);
+    CHECK((layout.range(input(0), 0) == ElementRange{0, 384, 0}));
+    CHECK((layout.range(output(1), 1) == ElementRange{384, 384, 384}));
+    CHECK((layout.range(output(2), 2) == ElementRange{768, 232, 768}));
+    CHECK((layout.range(sum(2), 2) == ElementRange{0, 232, 768}));
+    CHECK_EQ(layout.largest(), 384U);
+}
+
+static void trailing_chunks_may_be_empty() {
+    const Layout layout(Collective::all_reduce, 65, {.size = 4, .rank = 0}, 4, 64);
+    CHECK((layout.range(input(0), 0) == ElementRange{0, 64, 0}));
+    CHECK((layout.range(input(1), 1) == ElementRange{64, 1, 64}));
+    CHECK((layout.range(input(3), 3) == ElementRange{65, 0, 65}));
+}
+
+static void chunks_and_segments_cover_the_tensor_once() {
+    for (const uint32_t P : {1U, 2U, 3U, 7U})
+        for (const uint64_t count : {0U, 1U, 63U, 64U, 65U, 1000U, 4096U, 100003U})
+            for (const uint64_t segment : {64U, 192U}) {
+                const Layout layout(Collective::all_reduce, count, {.size = P, .rank = 0}, P, 64);
+                uint64_t next = 0;
+                for (uint32_t c = 0; c < P; c++)
+                    for (uint64_t i = 0; i * segment < std::max<uint64_t>(1, layout.largest());
+                         i++) {
+                        const ElementRange part = layout.range(input(c), c, i, segment);
+                        CHECK_EQ(part.offset, next);
+                        CHECK_EQ(part.index, next);
+                        CHECK(part.count <= segment);
+                        CHECK(part.count == 0 || part.index % 64 == 0);
+                        next += part.count;
+                    }
+                CHECK_EQ(next, count);
+            }
+}
+
+// A buffer for one rank holds only the chunk of this rank, from its first element on.
+static void rank_sized_buffers_start_at_their_chunk() {
+    const Team team{.size = 4, .rank = 2};
+    const Layout scatter(Collective::reduce_scatter, 100, team, 4, 64);
+    CHECK((scatter.range(input(3), 3) == ElementRange{300, 100, 300}));
+    CHECK((scatter.range(output(2), 2) == ElementRange{0, 100, 200}));
+    CHECK((scatter.range(output(2), 2, 1, 64) == ElementRange{64, 36, 264}));
+    const Layout gather(Collective::all_gather, 100, team, 4, 64);
+    CHECK((gather.range(input(2), 2) == ElementRange{0, 100, 200}));
+    CHECK((gather.range(output(3), 3) == ElementRange{300, 100, 300}));
+    CHECK_EQ(gather.largest(), 100U);
+}
+
+static void huge_counts_do_not_wrap() {
+    const uint64_t count = uint64_t{1} << 62;
+    const Layout layout(Collective::all_reduce, count + 5, {.size = 3, .rank = 0}, 3, 64);
+    uint64_t total = 0;
+    for (uint32_t c = 0; c < 3; c++) total += layout.range(input(c), c).count;
+    CHECK_EQ(total, count + 5);
+}
+
+static void ranks_have_the_slots_that_the_collective_gives_them() {
+    const Team team{.size = 3, .rank = 1, .root = 2};
+    CHECK(has_slot(Collective::all_reduce, team, input(0)));
+    CHECK(has_slot(Collective::reduce_scatter, team, output(1)));
+    CHECK(!has_slot(Collective::reduce_scatter, team, output(0)));
+    CHECK(has_slot(Collective::all_gather, team, input(1)));
+    CHECK(!has_slot(Collective::all_gather, team, input(2)));
+    CHECK(!has_slot(Collective::broadcast, team, input(0)));
+    CHECK(has_slot(Collective::broadcast, team, output(0)));
+    CHECK(has_slot(Collective::broadcast, team, sum(0)));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(all_reduce_follows_the_contract),
+        QTEST(trailing_chunks_may_be_empty),
+        QTEST(chunks_and_segments_cover_the_tensor_once),
+        QTEST(rank_sized_buffers_start_at_their_chunk),
+        QTEST(huge_counts_do_not_wrap),
+        QTEST(ranks_have_the_slots_that_the_collective_gives_them),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

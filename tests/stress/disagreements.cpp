@@ -1,0 +1,302 @@
+// Plays random sequences of calls in which one rank disagrees with the others. Checks that no two
+// ranks keep different results, that every rank gets an error in time, and that agreed calls are
+// right (sequence_judge.hpp). Several sequences run at a time, each in processes that are kept for
+// the next ones. Uses the public API alone.
+//
+//     disagreements [--sequences 300] [--seed 1] [--first 0] [--jobs 4] [--peer-timeout 2]
+//                   [--timeout 20] [--shown 20] [--one-host] [--table] [--only root]
+//
+// Other work on the machine may keep a rank from its core for seconds. So a sequence that took too
+// long and broke no other rule is printed and played once more. The run fails if that happens to
+// more than one sequence in a thousand.
+//
+// Without --sequences, QTEST_SEQUENCES sets the number of sequences. A seed and a number identify a
+// sequence: `--seed S --first N --sequences 1` plays it again.
+#include "tests/transport/killable_ranks.hpp"
+#include "sequence_judge.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+#include <semaphore.h>
+#include <sys/prctl.h>
+
+namespace {
+
+using namespace sequences;
+using killable::number_after;
+using killable::say;
+
+constexpr double patience_s = 60; // for all ranks of a sequence, in addition to `timeout`
+
+struct Arguments {
+    long sequences = 300, seed = 1, first = 0, jobs = 4, peer_timeout = 2, timeout = 20, shown = 20;
+    const char *only = nullptr; // play only sequences with this disagreement
+    bool shows_table = false;
+    Scope scope;
+};
+
+void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
+
+// Counts over the sequences of a job.
+struct SequenceCounts {
+    long played = 0, failed = 0, repeated = 0;
+    double longest_s = 0;
+    long by_breach[breaches] = {};
+    long all[disagreements][kinds] = {}, broken[disagreements][kinds] = {};
+
+    void add(const SequenceCounts &other) {
+        played += other.played;
+        failed += other.failed;
+        repeated += other.repeated;
+        longest_s = std::max(longest_s, other.longest_s);
+        for (int i = 0; i < breaches; i++) by_breach[i] += other.by_breach[i];
+        for (int i = 0; i < disagreements; i++)
+            for (int j = 0; j < kinds; j++) {
+                all[i][j] += other.all[i][j];
+                broken[i][j] += other.broken[i][j];
+            }
+    }
+};
+
+// Processes that play ranks, one sequence after another. The first process plays all ranks if they
+// are threads. The parent process makes no library calls, so that it can fork new processes at any
+// time.
+class RankGroup {
+public:
+    explicit RankGroup(Scope scope) : scope_(scope) {
+        sem_init(&shared().ends, 1, 0);
+        for (int rank = 0; rank < max_ranks; rank++) {
+            sem_init(&shared().starts[rank], 1, 0);
+            processes_.start([this, rank] { serve(rank); });
+        }
+    }
+
+    const SequenceStage &stage() const { return shared().stage; }
+
+    // Plays the sequence. Returns whether all ranks have ended in time; if not, the group cannot be
+    // used again.
+    bool play(const Sequence &sequence, double seconds) {
+        prepare(shared().stage, sequence);
+        shared().seed = sequence.seed;
+        const int busy = sequence.runner == Runner::processes ? sequence.ranks : 1;
+        for (int rank = 0; rank < busy; rank++) sem_post(&shared().starts[rank]);
+        timespec until{};
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += static_cast<time_t>(seconds);
+        for (int ended = 0; ended < busy;) {
+            if (wait_for_an_end(until))
+                ended++;
+            else if (has_died() || is_past(until))
+                return false;
+        }
+        return true;
+    }
+
+private:
+    struct Shared {
+        sem_t starts[max_ranks], ends;
+        uint64_t seed;
+        SequenceStage stage;
+    };
+    Shared &shared() const { return memory_[0]; }
+
+    [[noreturn]] void serve(int rank) {
+        end_with_parent();
+        for (;;) {
+            while (sem_wait(&shared().starts[rank]) != 0) {}
+            const Sequence sequence = make_sequence(shared().seed, scope_);
+            if (sequence.runner == Runner::processes)
+                play_rank(sequence, rank, shared().stage);
+            else
+                play_threads(sequence, shared().stage);
+            sem_post(&shared().ends);
+        }
+    }
+
+    // Wakes every quarter of a second, so that the caller notices ranks that have died.
+    bool wait_for_an_end(const timespec &last) const {
+        timespec until{};
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 250'000'000;
+        if (until.tv_nsec >= 1'000'000'000) {
+            until.tv_nsec -= 1'000'000'000;
+            until.tv_sec++;
+        }
+        return sem_timedwait(&shared().ends, until.tv_sec < last.tv_sec ? &until : &last) == 0;
+    }
+    static bool is_past(const timespec &until) {
+        timespec now{};
+        clock_gettime(CLOCK_REALTIME, &now);
+        return now.tv_sec > until.tv_sec;
+    }
+    bool has_died() const {
+        for (int rank = 0; rank < max_ranks; rank++)
+            if (processes_.reap(rank, [] { return false; })) return true;
+        return false;
+    }
+
+    const Scope scope_;
+    const killable::Reports<Shared> memory_{1};
+    killable::Processes processes_;
+};
+
+// Plays every `jobs`-th sequence, in a process of its own.
+class Job {
+public:
+    Job(const Arguments &arguments, long number, SequenceCounts &counts)
+        : arguments_(arguments), number_(number), counts_(counts) {}
+
+    void run() {
+        for (long i = number_; i < arguments_.sequences; i += arguments_.jobs)
+            play(arguments_.first + i);
+    }
+
+private:
+    void play(long number) {
+        const auto seed =
+            static_cast<uint64_t>(arguments_.seed) * 1'000'003 + static_cast<uint64_t>(number);
+        const Sequence sequence = make_sequence(seed, arguments_.scope);
+        if (arguments_.only != nullptr &&
+            std::strcmp(arguments_.only, name(sequence.disagreement)) != 0)
+            return;
+        Judgement judgement = play_once(sequence);
+        if (may_be_load(judgement)) {
+            print(sequence, number, judgement);
+            counts_.repeated++;
+            judgement = play_once(sequence);
+        }
+        note(sequence, judgement);
+        if (judgement.breaches.empty() || counts_.failed * arguments_.jobs > arguments_.shown)
+            return;
+        print(sequence, number, judgement);
+    }
+
+    void print(const Sequence &sequence, long number, const Judgement &judgement) const {
+        std::string said = say("sequence %ld of seed %ld breaks:", number, arguments_.seed);
+        for (const Breach breach : judgement.breaches) said += std::string(" ") + name(breach);
+        said += "\n  " + text(sequence) + results_text(sequence, rank_group_->stage()) + "\n";
+        std::fputs(said.c_str(), stdout); // in one write, because jobs share the stream
+        std::fflush(stdout);
+    }
+
+    Judgement play_once(const Sequence &sequence) {
+        if (!rank_group_ || !is_group_whole_)
+            rank_group_ = std::make_unique<RankGroup>(arguments_.scope);
+        const double seconds = patience_s + static_cast<double>(arguments_.timeout);
+        is_group_whole_ = rank_group_->play(sequence, seconds);
+        return judge(sequence, rank_group_->stage(), is_group_whole_,
+                     static_cast<double>(arguments_.peer_timeout));
+    }
+    static bool may_be_load(const Judgement &judgement) {
+        return !judgement.breaches.empty() &&
+               std::all_of(judgement.breaches.begin(), judgement.breaches.end(),
+                           [](Breach breach) { return sequences::may_be_load(breach); });
+    }
+
+    void note(const Sequence &sequence, const Judgement &judgement) {
+        const auto row = static_cast<size_t>(sequence.disagreement);
+        const auto column = static_cast<size_t>(judgement.further);
+        counts_.played++;
+        counts_.longest_s = std::max(counts_.longest_s, judgement.longest_s);
+        counts_.all[row][column]++;
+        for (const Breach breach : judgement.breaches)
+            counts_.by_breach[static_cast<size_t>(breach)]++;
+        if (judgement.breaches.empty()) return;
+        counts_.broken[row][column]++;
+        counts_.failed++;
+    }
+
+    const Arguments &arguments_;
+    const long number_;
+    SequenceCounts &counts_; // in memory shared with the parent
+    std::unique_ptr<RankGroup> rank_group_;
+    bool is_group_whole_ = false;
+};
+
+// Prints failed / played sequences, by the disagreement and by the further call.
+void show_table(const SequenceCounts &counts) {
+    std::printf("%-11s", "");
+    for (int kind = 0; kind < kinds; kind++) std::printf(" %14s", name(static_cast<Kind>(kind)));
+    for (int row = 0; row < disagreements; row++) {
+        std::printf("\n%-11s", name(static_cast<Disagreement>(row)));
+        for (int kind = 0; kind < kinds; kind++)
+            std::printf(" %14s",
+                        say("%ld/%ld", counts.broken[row][kind], counts.all[row][kind]).c_str());
+    }
+    std::printf("\n");
+}
+
+bool has_flag(int argc, char **argv, const char *name) {
+    return std::any_of(argv + 1, argv + argc,
+                       [&](const char *text) { return std::strcmp(text, name) == 0; });
+}
+
+Arguments read_arguments(int argc, char **argv) {
+    Arguments read;
+    if (const char *text = std::getenv("QTEST_SEQUENCES"))
+        read.sequences = std::strtol(text, nullptr, 10);
+    const auto take = [&](const char *option, long &value) {
+        value = number_after(argc, argv, option, value);
+    };
+    take("--sequences", read.sequences);
+    take("--seed", read.seed);
+    take("--first", read.first);
+    take("--jobs", read.jobs);
+    take("--peer-timeout", read.peer_timeout);
+    take("--timeout", read.timeout);
+    take("--shown", read.shown);
+    for (int i = 1; i + 1 < argc; i++)
+        if (std::strcmp(argv[i], "--only") == 0) read.only = argv[i + 1];
+    read.jobs = std::clamp(read.jobs, 1L, 64L);
+    read.scope.has_network = !has_flag(argc, argv, "--one-host");
+    read.shows_table = has_flag(argc, argv, "--table");
+    return read;
+}
+
+void set_environment(const Arguments &arguments) {
+    setenv("QCCL_TIMEOUT", say("%lds", arguments.timeout).c_str(), 1);
+    setenv("QCCL_PEER_TIMEOUT", say("%lds", arguments.peer_timeout).c_str(), 1);
+    setenv("QCCL_UCX_DEVICES", "lo", 1);
+    setenv("QCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("QCCL_ARENA", "2M", 0); // creation spends most of its time on filling this memory
+    setenv("QCCL_DEBUG_FILE", "/dev/null", 0); // the log would be full of expected errors
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    const Arguments arguments = read_arguments(argc, argv);
+    set_environment(arguments);
+    const killable::Reports<SequenceCounts> counts_of_jobs(static_cast<int>(arguments.jobs));
+    if (!counts_of_jobs.are_there()) return 2;
+    killable::Processes jobs;
+    for (int job = 0; job < arguments.jobs; job++) {
+        const bool has_started = jobs.start([&] {
+            end_with_parent();
+            Job(arguments, job, counts_of_jobs[job]).run();
+            _exit(0);
+        });
+        if (!has_started) return 2;
+    }
+    SequenceCounts sum;
+    bool has_crashed = false;
+    for (int job = 0; job < arguments.jobs; job++) {
+        const auto status = jobs.reap(job, [] { return true; });
+        has_crashed = has_crashed || !status || *status != 0;
+        sum.add(counts_of_jobs[job]);
+    }
+    if (arguments.shows_table || sum.failed > 0) show_table(sum);
+    std::printf("%ld sequences (seed %ld, from %ld on), %ld failed, %ld played again, longest call "
+                "%.2f s;",
+                sum.played, arguments.seed, arguments.first, sum.failed, sum.repeated,
+                sum.longest_s);
+    for (int i = 0; i < breaches; i++)
+        if (sum.by_breach[i] > 0)
+            std::printf(" %s %ld", name(static_cast<Breach>(i)), sum.by_breach[i]);
+    std::printf("\n");
+    const bool has_played = sum.played > 0 && (arguments.only || sum.played == arguments.sequences);
+    const bool is_in_time = sum.repeated <= 1 + sum.played / 1000;
+    return sum.failed == 0 && !has_crashed && has_played && is_in_time ? 0 : 1;
+}

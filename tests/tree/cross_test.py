@@ -1,0 +1,103 @@
+"""The kernels on processors that are not at hand: compiled for one and run under qemu, against the
+scalar reference and the same golden chunks. Exits 77 (skip) with a word where a tool is missing."""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+SKIP = 77
+
+# What runs: a processor's qemu options, and the tier that it must turn out to have.
+MACHINES = {
+    'aarch64': {
+        'compiler': 'aarch64-linux-gnu-g++',
+        'qemu': 'qemu-aarch64',
+        'native': True,
+        'runs': [(['-cpu', 'cortex-a57'], 'neon')]
+                + [(['-cpu', f'max,sve-default-vector-length={size}'], 'sve') for size in (16, 32, 64, 256)],
+    },
+    'ppc64le': {
+        'compiler': 'powerpc64le-linux-gnu-g++',
+        'qemu': 'qemu-ppc64le',
+        'native': False,
+        'runs': [([], 'generic')],
+    },
+}
+
+# Whole layers, so that no list must agree with another; the linker takes what it needs.
+LAYERS = ['lib/base', 'lib/codec']
+KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp']
+PROGRAMS = ['kernels_test', 'golden_chunks_test']
+FLAGS = '-std=c++20 -O2 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
+# Every how many cases of kernels_test: qemu is some twenty times slower than the processor.
+EVERY = '12'
+
+
+def missing(tools):
+    return [tool for tool in tools if shutil.which(tool) is None]
+
+
+def write_ninja(build, root, highway, machine):
+    """Objects are kept between runs: only what changed is compiled again."""
+    (build / 'include').mkdir(parents=True, exist_ok=True)
+    link = build / 'include' / 'hwy'
+    if not link.is_symlink():
+        link.symlink_to(pathlib.Path(highway) / 'hwy')
+    sources = [str(path.relative_to(root)) for layer in LAYERS for path in sorted((root / layer).glob('*.cpp'))]
+    sources += [str(path.relative_to(root)) for path in sorted((root / 'kernels/codec').glob('reference*.cpp'))]
+    sources += KERNELS + (['kernels/cpu/cpu_native.cpp'] if machine['native'] else [])
+    flags = (f'{FLAGS} -I{root}/tests/tree/cross -I{root}/lib -I{root} -I{root}/tests -isystem include '
+             f'-DQCCL_TEST_DATA=\\"{root}/tests/data\\"'
+             + (' -DQCCL_NATIVE_KERNELS' if machine['native'] else ''))
+    lines = [f'rule compile\n  description = $in\n  command = {machine["compiler"]} {flags} $extra -MD -MF $out.d -c $in -o $out\n'
+             f'  depfile = $out.d\n  deps = gcc\n',
+             f'rule link\n  description = $out\n  command = {machine["compiler"]} -static -pthread $in -o $out\n']
+
+    def add_object(source):
+        name = source.replace('/', '_') + '.o'
+        extra = '-fno-tree-vectorize' if source.endswith('cpu_generic.cpp') else ''
+        lines.append(f'build {name}: compile {root}/{source}\n  extra = {extra}\n')
+        return name
+
+    objects = ' '.join(add_object(source) for source in sources)
+    for program in PROGRAMS:
+        lines.append(f'build {program}: link {add_object(f"tests/kernels/{program}.cpp")} {objects}\n')
+    text = '\n'.join(lines)
+    target = build / 'build.ninja'
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
+
+
+def run(command, **environment):
+    print('+', *command, flush=True)
+    done = subprocess.run(command, env=os.environ | environment, check=False)
+    if done.returncode != 0:
+        sys.exit(f'cross: exit code {done.returncode}')
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('machine', choices=MACHINES)
+    parser.add_argument('root')
+    parser.add_argument('build')
+    parser.add_argument('highway', help='where the folder hwy lies')
+    arguments = parser.parse_args()
+    machine = MACHINES[arguments.machine]
+    if lacking := missing([machine['compiler'], machine['qemu'], 'ninja']):
+        print('cross: skipped, not installed:', *lacking)
+        sys.exit(SKIP)
+
+    build = pathlib.Path(arguments.build)
+    write_ninja(build, pathlib.Path(arguments.root), arguments.highway, machine)
+    run(['ninja', '-C', str(build), '-j2'])
+    for options, tier in machine['runs']:
+        qemu = [machine['qemu'], *options]
+        run([*qemu, str(build / 'kernels_test')], QTEST_TIER=tier, QTEST_EVERY=EVERY)
+    options, tier = machine['runs'][-1]
+    run([machine['qemu'], *options, str(build / 'golden_chunks_test')], QTEST_TIER=tier)
+
+
+main()

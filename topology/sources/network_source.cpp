@@ -1,0 +1,256 @@
+// Reads /sys/class/net and /sys/class/infiniband, and decides which ports a job can use.
+#include "topology/sources/network_source.hpp"
+
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+
+#include <net/if.h>
+
+namespace qccl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double megabits = 1.0 / 8000, gigabits = 1.0 / 8; // per second, in bytes per nanosecond
+constexpr size_t most_ports = 4096; // hosts of containers have hundreds of interfaces
+
+std::string first_line(const fs::path &path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+std::vector<std::string> names_in(const fs::path &folder) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (names.size() == most_ports) break;
+        names.push_back(entry->path().filename());
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+bool is_there(const fs::path &path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+// Returns the last part of the path that is a PCI address; parts of some drivers may follow it.
+std::string bus_id_of(const fs::path &device) {
+    std::error_code error;
+    std::string found;
+    for (const fs::path &part : fs::canonical(device, error)) {
+        const std::string name = part;
+        unsigned id[4];
+        char rest = 0;
+        if (name.size() <= 16 &&
+            std::sscanf(name.c_str(), "%x:%x:%x.%x%c", &id[0], &id[1], &id[2], &id[3], &rest) == 4)
+            found = name;
+    }
+    return found;
+}
+
+std::optional<double> number_in(const std::string &line) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+    if (error != std::errc() || !(number > 0) || !(number < 1e7)) return std::nullopt;
+    return number;
+}
+
+class Interfaces {
+public:
+    explicit Interfaces(const std::string &root) : folder_(fs::path(root) / "sys/class/net") {}
+
+    std::vector<std::string> names() const { return names_in(folder_); }
+    NetworkPort port(const std::string &name) const;
+    double rate(const std::string &name) const;
+    // Whether sysfs, which shows the network namespace that it was mounted in, means the interface
+    // of this process's namespace.
+    bool is_own(const std::string &name) const {
+        return first_line(folder_ / name / "ifindex") ==
+               std::to_string(if_nametoindex(name.c_str()));
+    }
+
+private:
+    std::vector<std::string> lower(const std::string &name) const;
+    std::string base(std::string name) const;
+    bool is_hardware(const std::string &name) const { return is_there(folder_ / name / "device"); }
+
+    fs::path folder_;
+};
+
+std::vector<std::string> Interfaces::lower(const std::string &name) const {
+    static constexpr std::string_view prefix = "lower_";
+    std::vector<std::string> found;
+    for (const std::string &entry : names_in(folder_ / name))
+        if (entry.starts_with(prefix)) found.push_back(entry.substr(prefix.size()));
+    return found;
+}
+
+// Returns the interface below that carries the data, as long as there is only one.
+std::string Interfaces::base(std::string name) const {
+    static constexpr int most_depth = 8; // links may form a loop in a damaged tree
+    for (int depth = 0; depth < most_depth && !is_hardware(name); depth++) {
+        const auto below = lower(name);
+        if (below.size() != 1) break;
+        name = below[0];
+    }
+    return name;
+}
+
+double Interfaces::rate(const std::string &name) const {
+    const std::string base_interface = base(name);
+    if (!is_hardware(base_interface) && !is_there(folder_ / base_interface / "bonding")) return 0;
+    return number_in(first_line(folder_ / base_interface / "speed")).value_or(0) * megabits;
+}
+
+NetworkPort Interfaces::port(const std::string &name) const {
+    static constexpr const char *loopback = "772"; // ARPHRD_LOOPBACK
+    const fs::path own = folder_ / name;
+    const std::string state = first_line(own / "operstate"), base_interface = base(name);
+    return {.name = name,
+            .bus_id =
+                is_hardware(base_interface) ? bus_id_of(folder_ / base_interface / "device") : "",
+            .is_up = state == "up" || state == "unknown",
+            .is_loopback = first_line(own / "type") == loopback,
+            .is_internal = is_there(own / "bridge") &&
+                           std::ranges::none_of(lower(name),
+                                                [&](const std::string &each) {
+                                                    return is_hardware(base(each)) ||
+                                                           is_there(folder_ / each / "bonding");
+                                                }),
+            .bytes_per_ns = rate(name)};
+}
+
+void list_rdma_ports(const std::string &root, std::vector<NetworkPort> &ports) {
+    const fs::path folder = fs::path(root) / "sys/class/infiniband";
+    for (const std::string &device : names_in(folder))
+        for (const std::string &number : names_in(folder / device / "ports")) {
+            const fs::path own = folder / device / "ports" / number;
+            const auto value = number_in(number);
+            if (!value) continue;
+            ports.push_back(
+                {.name = device,
+                 .bus_id = bus_id_of(folder / device / "device"),
+                 .number = static_cast<uint32_t>(*value),
+                 .is_up = first_line(own / "state").starts_with("4:"),
+                 // "200 Gb/sec (4X HDR)"
+                 .bytes_per_ns = number_in(first_line(own / "rate")).value_or(0) * gigabits});
+        }
+}
+
+// Whether the list has the port, as "mlx5_0:1" or as "mlx5_0".
+bool is_listed(const NetworkPort &port, std::string_view devices) {
+    if (devices.empty() || devices == "all") return true;
+    return std::ranges::any_of(words_of(devices, ","), [&](std::string_view device) {
+        return device == port.name || device == port.name + ":" + std::to_string(port.number);
+    });
+}
+
+// Whether UCX may use the transports of RDMA adapters: by these names, or by names such as rc_mlx5.
+bool allows_rdma(std::string_view transports) {
+    if (transports.empty()) return true;
+    const bool excludes = transports.front() == '^';
+    const std::vector<std::string_view> words = words_of(transports.substr(excludes ? 1 : 0), ",");
+    const auto has = [&](std::string_view name) {
+        return std::ranges::find(words, name) != words.end();
+    };
+    if (excludes) return !has("all") && !has("ib") && !(has("rc") && has("ud") && has("dc"));
+    return std::ranges::any_of(words, [](std::string_view word) {
+        if (word.starts_with('\\')) word.remove_prefix(1); // means exactly this transport
+        const std::string_view family = word.substr(0, word.find('_'));
+        return word == "all" || word == "ib" || family == "rc" || family == "ud" || family == "dc";
+    });
+}
+
+bool is_usable(const NetworkPort &port, const NetworkChoice &choice) {
+    if (!port.is_up || port.is_loopback || port.is_internal) return false;
+    if (!is_listed(port, choice.devices)) return false;
+    if (port.is_rdma()) return allows_rdma(choice.transports);
+    return std::ranges::find(choice.interfaces, port.name) != choice.interfaces.end();
+}
+
+uint32_t nic_at(const Graph &graph, const std::string &bus_id) {
+    for (const uint32_t nic : graph.of_kind(VertexKind::nic))
+        if (!bus_id.empty() && graph.vertex(nic).bus_id == bus_id) return nic;
+    return no_vertex;
+}
+
+uint32_t add_nic(Graph &graph, uint32_t machine, const NetworkPort &port) {
+    const uint32_t nic =
+        graph.add({.kind = VertexKind::nic,
+                   .parent = machine,
+                   .name = port.name,
+                   .number = static_cast<uint32_t>(graph.of_kind(VertexKind::nic).size()),
+                   .rdma = port.is_rdma()});
+    graph.connect({machine, nic, LinkClass::shared_memory});
+    return nic;
+}
+
+// The ports of one adapter are one NIC with one link to the network, that of the first port.
+void connect(Graph &graph, uint32_t machine, uint32_t network, const NetworkPort &port) {
+    uint32_t nic = nic_at(graph, port.bus_id);
+    if (nic == no_vertex) nic = add_nic(graph, machine, port);
+    for (const uint32_t link : graph.links_of(nic))
+        if (graph.link(link).other(nic) == network) return;
+    graph.connect(
+        {nic, network, port.is_rdma() ? LinkClass::rdma : LinkClass::tcp, port.bytes_per_ns});
+}
+
+} // namespace
+
+std::vector<NetworkPort> list_ports(const std::string &root) {
+    std::vector<NetworkPort> ports;
+    const Interfaces interfaces(root);
+    for (const std::string &name : interfaces.names())
+        if (root != "/" || interfaces.is_own(name)) ports.push_back(interfaces.port(name));
+    list_rdma_ports(root, ports);
+    std::ranges::stable_sort(ports, {}, &NetworkPort::name);
+    return ports;
+}
+
+double interface_rate(const std::string &name, const std::string &root) {
+    const Interfaces interfaces(root);
+    return root != "/" || interfaces.is_own(name) ? interfaces.rate(name) : 0;
+}
+
+NetworkChoice network_choice(const Settings &settings) {
+    const auto or_ucx = [](const std::optional<std::string> &setting, const char *variable) {
+        const char *const value = std::getenv(variable);
+        return setting ? *setting : std::string(value ? value : "");
+    };
+    return {.interfaces = {},
+            .devices = or_ucx(settings.ucx_devices, "UCX_NET_DEVICES"),
+            .transports = or_ucx(settings.ucx_transports, "UCX_TLS")};
+}
+
+Graph connect_to_network(const Graph &machine, const std::vector<NetworkPort> &ports,
+                         const NetworkChoice &choice) {
+    std::vector<NetworkPort> usable;
+    for (const NetworkPort &port : ports)
+        if (is_usable(port, choice)) usable.push_back(port);
+    if (usable.empty()) return machine;
+    const bool has_rdma = std::ranges::any_of(usable, &NetworkPort::is_rdma);
+    // The first port of an adapter counts, so the fastest one comes first.
+    std::ranges::stable_sort(usable, std::greater(), &NetworkPort::bytes_per_ns);
+    Graph graph;
+    const uint32_t network = graph.add({.kind = VertexKind::network});
+    const uint32_t inside = graph.add(machine, network);
+    for (const NetworkPort &port : usable)
+        if (port.is_rdma() == has_rdma) connect(graph, inside, network, port);
+    return graph;
+}
+
+} // namespace qccl
