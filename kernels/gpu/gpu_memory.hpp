@@ -8,8 +8,12 @@
 
 namespace qccl::QCCL_GPU {
 
+// What one access moves. It consists of the words of a register, because nvcc takes apart and puts
+// together, byte by byte, what consists of bytes.
 template <size_t bytes> struct __attribute__((may_alias)) Piece {
-    alignas(bytes) std::byte byte[bytes];
+    using Word = std::conditional_t<bytes == 1, uint8_t,
+                                    std::conditional_t<bytes == 2, uint16_t, uint32_t>>;
+    alignas(bytes) Word word[bytes / sizeof(Word)];
 };
 
 template <class T, unsigned count>
