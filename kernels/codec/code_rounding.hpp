@@ -19,6 +19,26 @@
 
 namespace qccl {
 
+// ---- Arithmetic that has an instruction. If the operands are zeros of different signs, either may
+// be returned. If the first operand is NaN, the second is returned.
+
+QCCL_ANYWHERE inline float least(float a, float b) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    return fminf(a, b);
+#else
+    return a < b ? a : b;
+#endif
+}
+QCCL_ANYWHERE inline float greatest(float a, float b) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    return fmaxf(a, b);
+#else
+    return a > b ? a : b;
+#endif
+}
+QCCL_ANYWHERE inline double least(double a, double b) { return a < b ? a : b; }
+QCCL_ANYWHERE inline double greatest(double a, double b) { return a > b ? a : b; }
+
 // ---- Noise draws
 
 // One draw of 16 bits per element, eight draws per block of the generator.
@@ -72,22 +92,25 @@ struct Draw {
     uint32_t k = nearest;
 };
 
-// Rounds v to an integer in [lowest, highest]. Both bounds are below 2^21 in magnitude. v may be
-// infinite but must not be NaN.
+// Rounds v to an integer in [lowest, highest]; both bounds are below 2^15 in magnitude. Returns a
+// number whose low 16 bits are the integer's. v may be infinite; NaN gives one of the bounds.
 template <class T>
-QCCL_ANYWHERE int32_t round_code(T v, Draw draw, int32_t lowest, int32_t highest) {
+QCCL_ANYWHERE uint32_t round_bits(T v, Draw draw, int32_t lowest, int32_t highest) {
     const T low = static_cast<T>(lowest), high = static_cast<T>(highest);
-    if (draw.k != Draw::nearest) {
-        const T down = std::floor(v + static_cast<T>(draw.k) / T(65536));
-        return static_cast<int32_t>(down < low ? low : down > high ? high : down);
-    }
+    if (draw.k != Draw::nearest) v = std::floor(v + static_cast<T>(draw.k) / T(65536));
     // From `grid` up to twice that number, a float's last bit is worth 1. The addition therefore
     // rounds to nearest even, and the low bits of the sum are the integer. Clamping before the
     // addition gives the same result because the bounds are integers.
-    using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+    using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
     constexpr T grid = sizeof(T) == 8 ? T(0x1.8p52) : T(0x1.8p23);
-    const T clamped = v < low ? low : v > high ? high : v;
-    return static_cast<int32_t>(std::bit_cast<Bits>(clamped + grid) - std::bit_cast<Bits>(grid));
+    return static_cast<uint32_t>(std::bit_cast<Bits>(least(greatest(v, low), high) + grid));
+}
+
+// The same as a number.
+template <class T>
+QCCL_ANYWHERE int32_t round_code(T v, Draw draw, int32_t lowest, int32_t highest) {
+    constexpr uint32_t grid = sizeof(T) == 8 ? 0 : 0x4B400000;
+    return static_cast<int32_t>(round_bits(v, draw, lowest, highest) - grid);
 }
 
 } // namespace qccl

@@ -59,6 +59,10 @@ template <class T> constexpr bool is_finite(T x) {
     return x - x == T(0); // an infinity minus itself is NaN
 }
 
+template <class T> constexpr bool is_unordered(T a, T b) {
+    return (a != a) | (b != b); // one of them is NaN
+}
+
 // Widens exactly: every value of the formats above is a float. Every NaN becomes the canonical one.
 template <class F> constexpr float widen(uint32_t bits) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
@@ -75,6 +79,28 @@ template <class F> constexpr float widen(uint32_t bits) {
     constexpr float power = std::bit_cast<float>(static_cast<uint32_t>(254 - bias) << 23);
     return sign * moved * power;
 }
+
+// The same in fewer instructions, for kernels that make NaN canonical at the end: a NaN stays a
+// NaN, but need not stay the same one.
+template <class F> constexpr float widen_number(uint32_t bits) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
+    constexpr int unused = 31 - F::exponent_bits - F::fraction_bits;
+    constexpr uint32_t magnitude = (F::sign - 1) << (23 - F::fraction_bits);
+    // Moves the fields to where a float has them. The shift copies the sign, and the mask leaves
+    // one of the copies.
+    const auto raised = static_cast<int32_t>(bits << unused);
+    const uint32_t moved =
+        static_cast<uint32_t>(raised >> (8 - F::exponent_bits)) & (1U << 31 | magnitude);
+    if constexpr (F::exponent_bits == 8) return std::bit_cast<float>(moved);
+    if constexpr (F::largest < F::sign - 1)
+        if ((moved & magnitude) > F::largest << (23 - F::fraction_bits))
+            return std::bit_cast<float>(moved |
+                                        (F::infinity == F::nan ? float_nan : float_infinity));
+    return std::bit_cast<float>(moved) *
+           std::bit_cast<float>(static_cast<uint32_t>(254 - bias) << 23);
+}
+
+template <class F> inline constexpr float largest_number = widen<F>(F::largest);
 
 // Returns the pattern of the same number; every NaN becomes the canonical one.
 template <class F> constexpr uint32_t canonical_pattern(uint32_t bits) {
@@ -108,27 +134,32 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(doub
     return sign | static_cast<uint32_t>(encoded);
 }
 
-// The same for a float, in 32-bit arithmetic, which is fast on a GPU.
-template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(float x) {
+// The same for a float that is not beyond the largest number of the format, in 32-bit arithmetic,
+// which is fast on a GPU.
+template <class F> constexpr uint32_t narrow_inside(float x) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
+    constexpr uint32_t half = (1U << (dropped - 1)) - 1;
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
+    if constexpr (F::exponent_bits == 8) return (bits + half + (bits >> dropped & 1)) >> dropped;
+    const uint32_t sign = (bits >> 31) != 0 ? F::sign : 0;
+    constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - bias) << 23;
+    if (magnitude >= smallest_normal) {
+        const uint32_t rebiased = magnitude - (static_cast<uint32_t>(127 - bias) << 23);
+        return sign | (rebiased + half + (rebiased >> dropped & 1)) >> dropped;
+    }
+    // The last place of the sum is the smallest subnormal, so the addition rounds to multiples of
+    // it.
+    constexpr uint32_t grid = static_cast<uint32_t>(128 - bias + dropped) << 23;
+    const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(grid);
+    return sign | (std::bit_cast<uint32_t>(sum) - grid);
+}
+// The same for any float.
+template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(float x) {
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
     const uint32_t sign = (bits >> 31) != 0 ? F::sign : 0;
     if (magnitude > float_infinity) return F::nan;
     if (magnitude == float_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
-
-    constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - bias) << 23;
-    uint32_t encoded = 0;
-    if (F::exponent_bits == 8 || magnitude >= smallest_normal) {
-        const uint32_t rebiased = magnitude - (static_cast<uint32_t>(127 - bias) << 23);
-        const uint32_t is_odd = rebiased >> dropped & 1;
-        encoded = (rebiased + (1U << (dropped - 1)) - 1 + is_odd) >> dropped;
-    } else {
-        // The last place of the sum is the smallest subnormal, so the addition rounds to multiples
-        // of it.
-        constexpr uint32_t grid = static_cast<uint32_t>(128 - bias + dropped) << 23;
-        const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(grid);
-        encoded = std::bit_cast<uint32_t>(sum) - grid;
-    }
+    const uint32_t encoded = narrow_inside<F>(std::bit_cast<float>(magnitude));
     if (encoded > F::largest)
         return sign | (overflow == Overflow::saturate ? F::largest : F::infinity);
     return sign | encoded;

@@ -55,7 +55,7 @@ constexpr BlockScale block_scale(uint16_t wire) {
     if (wire == 0 || wire == Bfloat::nan) return scale;
     scale.has_codes = true;
     if ((wire & magnitude) < smallest_normal) scale.lift = 0x1p64F;
-    scale.inverse = 1.0F / (widen<Bfloat>(wire) * scale.lift);
+    scale.inverse = 1.0F / (widen_number<Bfloat>(wire) * scale.lift);
     return scale;
 }
 
@@ -66,17 +66,22 @@ constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
     return block_scale(extreme == 0 ? uint16_t{0} : round_scale(extreme, bits));
 }
 
+// Encodes a value of a block that has codes. The low 16 bits of the result are the code's.
+QCCL_ANYWHERE inline uint32_t block_bits(float x, const BlockScale &scale, unsigned bits,
+                                         Draw draw) {
+    const int32_t bound = 1 << (bits - 1);
+    return round_bits(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
+}
 QCCL_ANYWHERE inline int32_t block_code(float x, const BlockScale &scale, unsigned bits,
                                         Draw draw) {
-    if (!scale.has_codes) return 0;
-    const int32_t bound = 1 << (bits - 1);
-    return round_code(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
+    return scale.has_codes ? static_cast<int16_t>(block_bits(x, scale, bits, draw)) : 0;
 }
 
-// Decodes a code. A NaN scale gives NaN, which is made canonical because not every processor keeps
-// it so.
+// Decodes a code, except that a NaN scale gives some NaN.
+constexpr float block_product(float code, float scale) { return code * scale; }
+// Decodes a code. NaN is made canonical because not every processor keeps it so.
 constexpr float block_value(int32_t code, float scale) {
-    return canonical(static_cast<float>(code) * scale);
+    return canonical(block_product(static_cast<float>(code), scale));
 }
 
 // ---- minmax
@@ -125,16 +130,24 @@ QCCL_ANYWHERE BucketScale<T> bucket_scale(T minimum, T maximum, bool are_finite,
     return bucket_scale<T>(low + 0.0F, bucket_unit(minimum, maximum, bits)); // -0 becomes +0
 }
 
+// Encodes a value of a bucket that has codes. The low 16 bits of the result are the code's.
 template <class T>
-QCCL_ANYWHERE uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
-    if (!scale.has_codes) return 0;
+QCCL_ANYWHERE uint32_t bucket_bits(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
     const T offset = x - static_cast<T>(scale.minimum);
     const auto highest = static_cast<int32_t>((1U << bits) - 1);
-    return static_cast<uint32_t>(round_code(offset * scale.inverse, draw, 0, highest));
+    return round_bits(offset * scale.inverse, draw, 0, highest);
+}
+template <class T>
+QCCL_ANYWHERE uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
+    return scale.has_codes ? bucket_bits(x, scale, bits, draw) & 0xFFFF : 0;
 }
 
+// Decodes a code, except that a NaN scale gives some NaN.
+template <class T> QCCL_ANYWHERE T bucket_point(float code, float minimum, float unit) {
+    return static_cast<T>(minimum) + static_cast<T>(unit) * static_cast<T>(code);
+}
 template <class T> QCCL_ANYWHERE T bucket_value(uint32_t code, float minimum, float unit) {
-    return canonical(static_cast<T>(minimum) + static_cast<T>(unit) * static_cast<T>(code));
+    return canonical(bucket_point<T>(static_cast<float>(code), minimum, unit));
 }
 
 } // namespace qccl

@@ -68,8 +68,19 @@ template <class T> T load_as(DataType in, const void *src, size_t i) {
         return static_cast<T>(load_float(in, src, i));
 }
 
-// Combines two values. Integers wrap. avg only adds; the division follows once, at the end.
-template <std::integral T> constexpr T combine(RedOp op, T a, T b) {
+// Combines two values; NaN need not be canonical. Integers wrap. avg only adds; the division
+// follows once, at the end.
+template <std::floating_point T> constexpr T combine_raw(RedOp op, T a, T b) {
+    switch (op) {
+    case RedOp::prod: return a * b;
+    case RedOp::max: return maximum(a, b);
+    case RedOp::min: return minimum(a, b);
+    case RedOp::sum:
+    case RedOp::avg: break;
+    }
+    return a + b;
+}
+template <std::integral T> constexpr T combine_raw(RedOp op, T a, T b) {
     const auto wide_a = static_cast<uint64_t>(a), wide_b = static_cast<uint64_t>(b);
     switch (op) {
     case RedOp::prod: return static_cast<T>(wide_a * wide_b);
@@ -80,15 +91,12 @@ template <std::integral T> constexpr T combine(RedOp op, T a, T b) {
     }
     return static_cast<T>(wide_a + wide_b);
 }
-template <std::floating_point T> constexpr T combine(RedOp op, T a, T b) {
-    switch (op) {
-    case RedOp::prod: return canonical(a * b);
-    case RedOp::max: return maximum(a, b);
-    case RedOp::min: return minimum(a, b);
-    case RedOp::sum:
-    case RedOp::avg: break;
-    }
-    return canonical(a + b);
+// Combines two values; NaN becomes canonical.
+template <class T> constexpr T combine(RedOp op, T a, T b) {
+    if constexpr (std::floating_point<T>)
+        return canonical(combine_raw(op, a, b));
+    else
+        return combine_raw(op, a, b);
 }
 
 // Divides truly; integers truncate toward zero.

@@ -17,9 +17,9 @@ namespace qccl::QCCL_GPU {
     }
 #define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
 #define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
-    QCCL_DEFINE(name, 1, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
+    QCCL_DEFINE(name, 2, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
 #define QCCL_ENCODE(name, CodecTraits, T)                                                          \
-    QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1,                                                       \
+    QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1,                                                       \
                 (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))
 #define QCCL_MEASURE(name, CodecTraits, T) QCCL_DEFINE(name, 2, (measure<CodecTraits<T>, T>(batch)))
 

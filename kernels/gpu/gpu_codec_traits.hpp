@@ -10,7 +10,7 @@
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
 #include "kernels/codec/uniform_block.hpp"
-#include "kernels/gpu/gpu_memory.hpp"
+#include "kernels/gpu/gpu_planes.hpp"
 
 #include <limits>
 
@@ -20,15 +20,53 @@ QCCL_DEVICE std::byte *part_of(const Operand &operand, ChunkPart part) {
     return operand.at + operand.section[static_cast<size_t>(part)];
 }
 QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t place) {
-    return operand.bucket == 0 ? 0 : (operand.begin + place) / operand.bucket;
+    if (operand.bucket == 0) return 0;
+    const uint64_t at = operand.begin + place;
+    // A GPU divides with dozens of instructions, so powers of two shift.
+    if (operand.bucket_shift != 0) return at >> operand.bucket_shift;
+    return at / operand.bucket;
 }
 // Returns true if the values of a group share a bucket.
 QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
+
+// The buckets of a lane's runs; a run lies in one bucket. Only the first bucket's number takes
+// arithmetic of 64 bits.
+template <class Layout> struct RunBuckets {
+    uint64_t first = 0;
+    uint32_t behind[Layout::runs] = {}; // how many buckets behind the first
+
+    QCCL_DEVICE RunBuckets(const Operand &operand, const Place<Layout> &place) {
+        if (operand.bucket == 0) return;
+        first = bucket_of(operand, place.first);
+        const auto inside =
+            static_cast<uint32_t>(operand.begin + place.first - first * operand.bucket);
+        const auto count = [&](auto &&bucket_of_place) {
+#pragma unroll
+            for (unsigned run = 1; run < Layout::runs; run++)
+                behind[run] = bucket_of_place(inside + Layout::offset(run));
+        };
+        if (operand.bucket_shift != 0)
+            count([&](uint32_t at) { return at >> operand.bucket_shift; });
+        else
+            count([&](uint32_t at) { return at / operand.bucket; });
+    }
+};
 
 // Returns the address of a value's bucket scale; a scale takes sizeof(WireScale) bytes.
 template <class WireScale> QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
     return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(WireScale);
 }
+
+// ---- Codes, which lie in the bytes of words (gpu_planes.hpp)
+
+// Returns byte i of a word, less `offset`, as a float. The byte becomes the last places of a float
+// that is otherwise 2^23, so it needs no conversion.
+QCCL_DEVICE float number_of_byte(uint32_t word, unsigned i, float offset) {
+    return std::bit_cast<float>(bytes_of(word, 0x4B000000, i, 4, 4, 7)) - (0x1p23F + offset);
+}
+QCCL_DEVICE uint32_t byte_of(uint32_t word, unsigned i) { return bytes_of(word, 0, i, 4, 4, 4); }
+
+// ---- Codecs
 
 template <class T> struct IntegerTraits {
     using Scale = BlockScale;
@@ -63,21 +101,27 @@ template <class T> struct IntegerTraits {
         store_scale(sink, place, extremes.scale(sink));
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
-        const int32_t code = block_code(static_cast<float>(x), scale, sink.bits, draw);
-        return static_cast<uint32_t>(code) & ((1U << sink.bits) - 1); // two's complement
+        return block_bits(static_cast<float>(x), scale, sink.bits, draw);
     }
 
-    // The part of a scale that a decoder needs.
-    struct Step {
-        float scale;
-    };
-    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        return {widen<Bfloat>(load_one<uint16_t>(scale_at<uint16_t>(source, place)))};
+    // What a decoder reads for a bucket, or for a part of one.
+    using Step = uint16_t;
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(uint16_t);
+    // `of_bucket` is where the payload's bucket_part has the bucket of the value.
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &, uint64_t) {
+        return load_one<uint16_t>(of_bucket);
     }
-    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &source) {
+    QCCL_DEVICE static T value(uint32_t low, unsigned i, Step step, const Operand &source) {
+        const uint32_t sign = 1U << (source.bits - 1);
+        const float number = number_of_byte(low ^ in_each_byte(sign), i, static_cast<float>(sign));
+        return static_cast<T>(block_product(number, widen_number<Bfloat>(step)));
+    }
+    QCCL_DEVICE static T wide_value(uint32_t code, Step step, const Operand &source) {
         const uint32_t sign = 1U << (source.bits - 1);
         const auto number = static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
-        return static_cast<T>(block_value(number, step.scale));
+        return static_cast<T>(
+            block_product(static_cast<float>(number), widen_number<Bfloat>(step)));
     }
 };
 
@@ -85,32 +129,35 @@ template <class T> struct MinmaxTraits {
     using WireScale = float[2]; // minimum and unit
     using Scale = BucketScale<T>;
 
-    // A value that is not finite makes the least value -infinity. The sign of a zero does not
-    // matter: the scale drops the sign of the least value, and the range is the same.
+    // The sign of a zero does not matter: the scale drops the sign of the least value, and the
+    // range is the same.
     struct Extremes {
         T low, high;
+        T nothing; // 0, or NaN if a value is not finite
 
         QCCL_DEVICE static Extremes none() {
-            return {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()};
+            return {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), 0};
         }
         QCCL_DEVICE void add(T x) {
-            low = least(low, is_finite(x) ? x : -std::numeric_limits<T>::infinity());
-            high = greatest(high, x);
+            low = least(x, low);
+            high = greatest(x, high);
+            nothing += x - x;
         }
         QCCL_DEVICE void merge(Extremes other) {
-            low = least(low, other.low);
-            high = greatest(high, other.high);
+            low = least(other.low, low);
+            high = greatest(other.high, high);
+            nothing += other.nothing;
         }
         QCCL_DEVICE void merge_lane(unsigned mask) {
-            merge({shuffle_xor(low, mask), shuffle_xor(high, mask)});
+            merge({shuffle_xor(low, mask), shuffle_xor(high, mask), shuffle_xor(nothing, mask)});
         }
         QCCL_DEVICE Scale scale(const Operand &sink) const {
-            return bucket_scale(low, high, is_finite(low), sink.bits);
+            return bucket_scale(low, high, nothing == 0, sink.bits);
         }
     };
 
     QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
-        const Step step = load_step(sink, place);
+        const Step step = load_step(scale_at<WireScale>(sink, place), sink, place);
         return bucket_scale<T>(step.minimum, step.unit);
     }
     QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
@@ -122,19 +169,21 @@ template <class T> struct MinmaxTraits {
         store_scale(sink, place, extremes.scale(sink));
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
-        return bucket_code(x, scale, sink.bits, draw);
+        return bucket_bits(x, scale, sink.bits, draw);
     }
 
     struct Step {
         float minimum, unit;
     };
-    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(WireScale);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &, uint64_t) {
         WireScale wire;
-        load(scale_at<WireScale>(source, place), wire);
+        load(of_bucket, wire);
         return {wire[0], wire[1]};
     }
-    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
-        return bucket_value<T>(code, step.minimum, step.unit);
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
+        return bucket_point<T>(number_of_byte(codes, i, 0), step.minimum, step.unit);
     }
 };
 
@@ -167,15 +216,17 @@ template <class F, class T> struct MxTraits {
         store_one(scale_at<uint8_t>(sink, place), scale.wire);
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
-        return mx_code<F>(static_cast<float>(x), scale, draw);
+        return element_code<F>(static_cast<float>(x) * scale.inverse, draw);
     }
 
     using Step = uint8_t;
-    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        return load_one<uint8_t>(scale_at<uint8_t>(source, place));
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(uint8_t);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &, uint64_t) {
+        return load_one<uint8_t>(of_bucket);
     }
-    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
-        return static_cast<T>(mx_value<F>(code, step));
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
+        return static_cast<T>(widen_number<F>(byte_of(codes, i)) * mx_power(step));
     }
 };
 template <class T> using Mxfp8e4m3Traits = MxTraits<E4m3, T>;
@@ -194,13 +245,19 @@ template <class T> struct Nvfp4Traits {
     QCCL_DEVICE static std::byte *block_scale_at(const Operand &operand, uint64_t place) {
         return part_of(operand, ChunkPart::scales) + (operand.begin + place) / nvfp4_block_values;
     }
-    // The largest magnitude of the blocks that are finite. A warp reads whole blocks at a time.
+    // The largest magnitude of the blocks that are finite. A warp reads whole blocks at a time, of
+    // which each lane has `count` values.
     struct Extremes : Magnitude<T> {
         QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
-        QCCL_DEVICE void add_lanes(T x, bool is_there) {
+        template <unsigned count>
+        QCCL_DEVICE void add_lanes(const T (&values)[count], unsigned there) {
             auto block = Magnitude<T>::none();
-            if (is_there) block.add(x);
-            for (unsigned mask = 1; mask < nvfp4_block_values; mask *= 2) block.merge_lane(mask);
+#pragma unroll
+            for (unsigned i = 0; i < count; i++)
+                if (i < there) block.add(values[i]);
+#pragma unroll
+            for (unsigned mask = 1; mask < nvfp4_block_values / count; mask *= 2)
+                block.merge_lane(mask);
             if (block.largest < float_infinity) this->merge(block);
         }
     };
@@ -212,19 +269,22 @@ template <class T> struct Nvfp4Traits {
         return nvfp4_base_of(load_one<float>(base_at(sink, place)));
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
-        return nvfp4_code(static_cast<float>(x), scale, draw);
+        return element_code<E2m1>(static_cast<float>(x) * scale.inverse, draw);
     }
 
     struct Step {
         uint8_t scale;
         float base;
     };
-    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        return {load_one<uint8_t>(block_scale_at(source, place)),
-                load_one<float>(base_at(source, place))};
+    static constexpr ChunkPart bucket_part = ChunkPart::bases;
+    static constexpr unsigned bucket_bytes = sizeof(float);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &source,
+                                      uint64_t place) {
+        return {load_one<uint8_t>(block_scale_at(source, place)), load_one<float>(of_bucket)};
     }
-    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
-        return static_cast<T>(nvfp4_value(code, step.scale, step.base));
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
+        const float unit = widen_number<E4m3>(step.scale) * step.base;
+        return static_cast<T>(widen_number<E2m1>(byte_of(codes, i)) * unit);
     }
 };
 
@@ -236,22 +296,24 @@ template <class T> struct OnebitTraits {
         bool has_codes = false;
     };
     QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
-        return {is_finite(load_step(sink, place).mean)};
+        return {is_finite(load_step(scale_at<WireScale>(sink, place), sink, place).mean)};
     }
-    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw) {
-        return scale.has_codes ? onebit_code(static_cast<float>(x)) : 0;
+    QCCL_DEVICE static uint32_t code(T x, const Scale &, const Operand &, Draw) {
+        return onebit_code(static_cast<float>(x));
     }
 
     struct Step {
         float mean, negative_mean;
     };
-    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(WireScale);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &, uint64_t) {
         WireScale wire;
-        load(scale_at<WireScale>(source, place), wire);
+        load(of_bucket, wire);
         return {wire[0], wire[1]};
     }
-    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
-        return static_cast<T>(onebit_value(code, step.mean, step.negative_mean));
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
+        return static_cast<T>(onebit_value(codes >> (8 * i) & 1, step.mean, step.negative_mean));
     }
 };
 

@@ -9,36 +9,43 @@ namespace qccl::QCCL_GPU {
 
 inline constexpr unsigned block_warps = block_threads / lanes;
 
-template <class T>
-QCCL_DEVICE void combine_values(RedOp op, Octet<T> &values, const Octet<T> &others) {
+// Combines a lane's values. NaN need not be canonical.
+template <class T, class Layout>
+QCCL_DEVICE void combine_values(RedOp op, Held<Layout, T> &values, const Held<Layout, T> &others) {
     const auto each = [&](auto &&combined) {
-        for_each_value([&](unsigned i) { values[i] = combined(values[i], others[i]); });
+        for_each_value<Layout>([&](unsigned run, unsigned i) {
+            values[run][i] = combined(values[run][i], others[run][i]);
+        });
     };
     // The operation is the same for all values, so it is selected once and not for each value.
     switch (op) {
-    case RedOp::prod: return each([](T a, T b) { return combine(RedOp::prod, a, b); });
-    case RedOp::max: return each([](T a, T b) { return combine(RedOp::max, a, b); });
-    case RedOp::min: return each([](T a, T b) { return combine(RedOp::min, a, b); });
+    case RedOp::prod: return each([](T a, T b) { return combine_raw(RedOp::prod, a, b); });
+    case RedOp::max: return each([](T a, T b) { return combine_raw(RedOp::max, a, b); });
+    case RedOp::min: return each([](T a, T b) { return combine_raw(RedOp::min, a, b); });
     case RedOp::sum:
     case RedOp::avg: break;
     }
-    each([](T a, T b) { return combine(RedOp::sum, a, b); });
+    each([](T a, T b) { return combine_raw(RedOp::sum, a, b); });
 }
 
-// Combines all sources of a tensor and divides the result by the batch's divisor.
-template <class T>
-QCCL_DEVICE void take_all(const Batch &batch, const Tensor &tensor, Spot spot, Octet<T> &values) {
-    uint32_t source = 0;
-    do {
-        Octet<T> taken;
-        take<T>(batch.operand[tensor.first_source + source], spot, tensor.count, taken);
-        if (source == 0)
-            for_each_value([&](unsigned i) { values[i] = taken[i]; });
-        else
-            combine_values<T>(batch.op, values, taken);
-    } while (++source < tensor.sources);
-    if (batch.divisor == 1) return;
-    for_each_value([&](unsigned i) { values[i] = divided(values[i], batch.divisor); });
+// Combines all sources of a tensor and divides the result by the batch's divisor. The first source
+// is not copied to the sum but taken into it, so that the next source is asked for before the first
+// has arrived.
+template <class T, class Layout>
+QCCL_DEVICE void take_all(const Batch &batch, const Tensor &tensor, const Place<Layout> &place,
+                          Held<Layout, T> &values) {
+    take<T>(batch.operand[tensor.first_source], place, values);
+#pragma unroll 1
+    for (uint32_t source = 1; source < tensor.sources; source++) {
+        Held<Layout, T> taken;
+        take<T>(batch.operand[tensor.first_source + source], place, taken);
+        combine_values<T, Layout>(batch.op, values, taken);
+    }
+    if (batch.divisor != 1)
+        for_each_value<Layout>([&](unsigned run, unsigned i) {
+            values[run][i] = divided(values[run][i], batch.divisor);
+        });
+    make_canonical(values);
 }
 
 // Zeroes the bytes between the sections of a chunk that ends in this launch.
@@ -65,13 +72,10 @@ template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visit
 
 template <class T> QCCL_DEVICE void fold(const Batch &batch) {
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
-#pragma unroll 1 // halves the registers: more warps hide more of memory's latency
-        for (unsigned half = 0; half < 2; half++) {
-            const Spot spot{group_of(number), half};
-            Octet<T> values;
-            take_all<T>(batch, tensor, spot, values);
-            put_plain<T>(sink, spot, tensor.count, values);
-        }
+        const Place<Striped> place(number, tensor.count);
+        Held<Striped, T> values;
+        take_all<T>(batch, tensor, place, values);
+        put_plain<T>(sink, place, values);
     });
 }
 
@@ -83,13 +87,10 @@ QCCL_DEVICE void fold_coded(const Batch &batch) {
     const uint64_t call = batch.call != nullptr ? *batch.call : 0;
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
         Row<T> row(tensor, sink, call, number);
-#pragma unroll
-        for (unsigned half = 0; half < 2; half++)
-            if constexpr (sources == Sources::one_plain)
-                take_plain<T>(batch.operand[tensor.first_source], row.spot(half), tensor.count,
-                              row.values[half]);
-            else
-                take_all<T>(batch, tensor, row.spot(half), row.values[half]);
+        if constexpr (sources == Sources::one_plain)
+            take_plain<T>(batch.operand[tensor.first_source], row.place, row.values);
+        else
+            take_all<T>(batch, tensor, row.place, row.values);
         put_coded<CodecTraits>(row);
     });
 }

@@ -1,83 +1,146 @@
 // What a lane holds of a tensor, and how plain values get into a lane and back to memory.
 //
-// A group of 32 values lies in two neighbouring lanes. The lane in column c has values 8 c ... 8 c
-// + 7 and those 16 behind them. A lane therefore makes whole bytes of the 4-bit plane without its
-// neighbour, one block of the noise generator serves eight values, and eight 16-bit values are one
-// access of 16 bytes. A warp holds a row of groups at a time.
+// A warp holds a row of values at a time. Each lane holds 16 values of the row, as runs of
+// consecutive values; a layout says which.
 #pragma once
 
 #include "base/types.hpp"
 #include "kernels/codec/number.hpp"
 #include "kernels/gpu/gpu_memory.hpp"
 
+#include <cmath>
+
 namespace qccl::QCCL_GPU {
 
-inline constexpr unsigned columns = 2, row_groups = lanes / columns, row_values = 32 * row_groups;
+inline constexpr unsigned lane_values = 16, row_values = lane_values * lanes;
 
-QCCL_DEVICE unsigned column() { return lane() % columns; }
-// Returns the lane's group of a row.
-QCCL_DEVICE uint64_t group_of(uint64_t row) { return row * row_groups + lane() / columns; }
+// Four runs of four values. Neighbouring lanes hold neighbouring runs, so that a warp reads and
+// writes memory without gaps.
+struct Striped {
+    static constexpr unsigned runs = 4, length = 4;
 
-// Eight consecutive values. A lane has two octets of a group; the second lies 16 values behind the
-// first.
-template <class T> using Octet = T[8];
-
-// Position of a lane's octet in the tensor.
-struct Spot {
-    uint64_t group;
-    unsigned half; // of the group: 0 or 1
-
-    QCCL_DEVICE uint64_t place() const { return group * 32 + half * 16 + column() * 8; }
+    // Returns how far a run lies behind the lane's first run.
+    static constexpr unsigned offset(unsigned run) { return run * length * lanes; }
+    // Returns the lane's first value of a row.
+    QCCL_DEVICE static unsigned first() { return length * lane(); }
 };
 
-// Calls f(i) for each value of an octet.
-template <class Call> QCCL_DEVICE void for_each_value(Call &&call) {
+// Half of a group of 32 values; a group lies in two neighbouring lanes. The lane in column c has
+// values 8 c ... 8 c + 7 and those 16 behind them. A lane therefore makes whole bytes of the 4-bit
+// plane without its neighbour, computes a block's scale once for 16 values, and draws the noise of
+// eight values from one block of the generator.
+inline constexpr unsigned columns = 2, row_groups = lanes / columns;
+QCCL_DEVICE unsigned column() { return lane() % columns; }
+
+struct Grouped {
+    static constexpr unsigned runs = 2, length = 8;
+
+    static constexpr unsigned offset(unsigned run) { return run * 16; }
+    QCCL_DEVICE static unsigned first() { return lane() / columns * 32 + length * column(); }
+};
+
+// Values next to each other.
+template <class T> using Octet = T[8];
+
+// A lane's values of a row.
+template <class Layout, class T> using Held = T[Layout::runs][Layout::length];
+
+// Calls f(run, i) for each value that a lane holds.
+template <class Layout, class Call> QCCL_DEVICE void for_each_value(Call &&call) {
 #pragma unroll
-    for (unsigned i = 0; i < 8; i++) call(i);
+    for (unsigned run = 0; run < Layout::runs; run++)
+#pragma unroll
+        for (unsigned i = 0; i < Layout::length; i++) call(run, i);
 }
+
+// Where the lane's values of a row lie in a tensor of `count` values.
+template <class Layout> struct Place {
+    uint64_t first; // value of the tensor
+    uint32_t left;  // values of the tensor from the first on, if they are fewer than a row's
+
+    QCCL_DEVICE Place(uint64_t row, uint64_t count)
+        : first(row * row_values + Layout::first()),
+          left(first >= count                ? 0
+               : count - first >= row_values ? row_values
+                                             : static_cast<uint32_t>(count - first)) {}
+
+    QCCL_DEVICE uint64_t start(unsigned run) const { return first + Layout::offset(run); }
+    // Returns how many values of a run exist.
+    QCCL_DEVICE unsigned present(unsigned run) const {
+        const unsigned offset = Layout::offset(run);
+        return left <= offset ? 0 : left - offset < Layout::length ? left - offset : Layout::length;
+    }
+    QCCL_DEVICE bool has(unsigned run) const { return left > Layout::offset(run); }
+    // Returns true if all values of the lane exist.
+    QCCL_DEVICE bool is_whole() const {
+        return left >= Layout::offset(Layout::runs - 1) + Layout::length;
+    }
+    // Returns the group of 32 values that a run lies in, and its first value in the group.
+    QCCL_DEVICE uint64_t group(unsigned run) const { return first / 32 + Layout::offset(run) / 32; }
+    QCCL_DEVICE unsigned inner(unsigned run) const {
+        return static_cast<unsigned>(first % 32) + Layout::offset(run) % 32;
+    }
+};
 
 // Returns the value at an index that is not known at compile time. Registers have no addresses, so
-// the value is selected among all eight. Use pick and set in rare code that need not be fast but
-// must not take registers from fast code.
-template <class T> QCCL_DEVICE T pick(const Octet<T> &values, unsigned i) {
+// the value is selected among all. Use pick and set in rare code that need not be fast but must not
+// take registers from fast code.
+template <class T, unsigned count> QCCL_DEVICE T pick(const T (&values)[count], unsigned i) {
     T picked = values[0];
 #pragma unroll
-    for (unsigned k = 1; k < 8; k++) picked = k == i ? values[k] : picked;
+    for (unsigned k = 1; k < count; k++) picked = k == i ? values[k] : picked;
     return picked;
 }
-template <class T> QCCL_DEVICE void set(Octet<T> &values, unsigned i, T value) {
+template <class T, unsigned runs, unsigned length>
+QCCL_DEVICE T pick(const T (&values)[runs][length], unsigned run, unsigned i) {
+    T picked = pick(values[0], i);
 #pragma unroll
-    for (unsigned k = 0; k < 8; k++) values[k] = k == i ? value : values[k];
+    for (unsigned r = 1; r < runs; r++) picked = r == run ? pick(values[r], i) : picked;
+    return picked;
 }
-
-// Returns how many of the eight values from `place` on exist.
-QCCL_DEVICE unsigned present(uint64_t place, uint64_t count) {
-    return place >= count ? 0 : count - place < 8 ? static_cast<unsigned>(count - place) : 8;
+template <class T, unsigned count> QCCL_DEVICE void set(T (&values)[count], unsigned i, T value) {
+#pragma unroll
+    for (unsigned k = 0; k < count; k++) values[k] = k == i ? value : values[k];
+}
+template <class T, unsigned runs, unsigned length>
+QCCL_DEVICE void set(T (&values)[runs][length], unsigned run, unsigned i, T value) {
+#pragma unroll
+    for (unsigned r = 0; r < runs; r++) set(values[r], r == run ? i : length, value);
 }
 
 // ---- Bits: what memory holds
 
-// Loads eight values from `place` on. `count` values exist; beyond them the last one is repeated.
-template <class Bits>
-QCCL_DEVICE void load_eight(const std::byte *start, uint64_t place, uint64_t count,
-                            Octet<Bits> &bits) {
-    const std::byte *const at = start + place * sizeof(Bits);
-    if (is_aligned<Bits, 8>(at) && present(place, count) == 8) return load(at, bits);
-#pragma unroll 1
-    for (unsigned i = 0; i < 8; i++) {
-        const uint64_t known = place + i < count ? place + i : count - 1;
-        set(bits, i, load_one<Bits>(start + known * sizeof(Bits)));
+// Loads a lane's values. Values that the tensor does not have are zero.
+template <class Layout, class Bits>
+QCCL_DEVICE void load_runs(const std::byte *start, const Place<Layout> &place,
+                           Held<Layout, Bits> &bits) {
+    const std::byte *const at = start + place.first * sizeof(Bits);
+    if (is_aligned<Bits, Layout::length>(at) && place.is_whole()) {
+#pragma unroll
+        for (unsigned run = 0; run < Layout::runs; run++)
+            load(at + Layout::offset(run) * sizeof(Bits), bits[run]);
+        return;
     }
+    for_each_value<Layout>([&](unsigned run, unsigned i) {
+        const unsigned value = Layout::offset(run) + i;
+        bits[run][i] = value < place.left ? load_one<Bits>(at + value * sizeof(Bits)) : Bits{};
+    });
 }
 
-template <class Bits>
-QCCL_DEVICE void store_eight(std::byte *start, uint64_t place, uint64_t count,
-                             const Octet<Bits> &bits) {
-    std::byte *const at = start + place * sizeof(Bits);
-    const unsigned there = present(place, count);
-    if (is_aligned<Bits, 8>(at) && there == 8) return store(at, bits);
-#pragma unroll 1
-    for (unsigned i = 0; i < there; i++) store_one(at + i * sizeof(Bits), pick(bits, i));
+template <class Layout, class Bits>
+QCCL_DEVICE void store_runs(std::byte *start, const Place<Layout> &place,
+                            const Held<Layout, Bits> &bits) {
+    std::byte *const at = start + place.first * sizeof(Bits);
+    if (is_aligned<Bits, Layout::length>(at) && place.is_whole()) {
+#pragma unroll
+        for (unsigned run = 0; run < Layout::runs; run++)
+            store(at + Layout::offset(run) * sizeof(Bits), bits[run]);
+        return;
+    }
+    for_each_value<Layout>([&](unsigned run, unsigned i) {
+        const unsigned value = Layout::offset(run) + i;
+        if (value < place.left) store_one(at + value * sizeof(Bits), bits[run][i]);
+    });
 }
 
 // ---- Formats: what bits mean
@@ -100,33 +163,73 @@ template <class Bits, class Call> QCCL_DEVICE void with_format(DataType type, Ca
         return type == DataType::float8e4m3 ? call(E4m3{}) : call(E5m2{});
 }
 
-template <class T, class Bits, unsigned count>
-QCCL_DEVICE void widen_values(DataType type, const Bits (&bits)[count], T (&values)[count]) {
+// Widens bits to values. A NaN stays a NaN, but need not stay the same one.
+template <class T, class Bits, unsigned runs, unsigned length>
+QCCL_DEVICE void widen_values(DataType type, const Bits (&bits)[runs][length],
+                              T (&values)[runs][length]) {
     const auto each = [&](auto &&widened) {
 #pragma unroll
-        for (unsigned i = 0; i < count; i++) values[i] = widened(bits[i]);
+        for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+            for (unsigned i = 0; i < length; i++) values[run][i] = widened(bits[run][i]);
     };
     if constexpr (std::is_same_v<Bits, T>)
         each([](Bits x) { return x; });
     else
-        with_format<Bits>(
-            type, [&]<class F>(F) { each([](Bits x) { return static_cast<T>(widen<F>(x)); }); });
+        with_format<Bits>(type, [&]<class F>(F) {
+            each([](Bits x) { return static_cast<T>(widen_number<F>(x)); });
+        });
 }
 
-template <class T, class Bits>
-QCCL_DEVICE void narrow_values(DataType type, bool saturates, const Octet<T> &values,
-                               Octet<Bits> &bits) {
-    if constexpr (std::is_integral_v<T>)
-        for_each_value([&](unsigned i) { bits[i] = values[i]; });
-    else if constexpr (std::is_same_v<Bits, T>)
-        for_each_value([&](unsigned i) { bits[i] = canonical(values[i]); });
+// Narrows values to bits. If values keep their type, NaN must be canonical already. Hardly ever is
+// a value beyond the largest number, so that is tested for all values at once.
+template <class T, class Bits, unsigned runs, unsigned length>
+QCCL_DEVICE void narrow_values(DataType type, bool saturates, const T (&values)[runs][length],
+                               Bits (&bits)[runs][length]) {
+    const auto each = [&](auto &&narrowed) {
+#pragma unroll
+        for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+            for (unsigned i = 0; i < length; i++)
+                bits[run][i] = static_cast<Bits>(narrowed(values[run][i]));
+    };
+    if constexpr (std::is_same_v<Bits, T>)
+        return each([](T x) { return x; });
     else
         with_format<Bits>(type, [&]<class F>(F) {
-            for_each_value([&](unsigned i) {
-                bits[i] = static_cast<Bits>(saturates ? narrow<F, Overflow::saturate>(values[i])
-                                                      : narrow<F>(values[i]));
-            });
+            if constexpr (std::is_same_v<T, float>) {
+                bool are_inside = true;
+#pragma unroll
+                for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+                    for (unsigned i = 0; i < length; i++)
+                        are_inside &= std::fabs(values[run][i]) <= largest_number<F>;
+                if (are_inside) return each([](T x) { return narrow_inside<F>(x); });
+            }
+            if (saturates)
+                each([](T x) { return narrow<F, Overflow::saturate>(x); });
+            else
+                each([](T x) { return narrow<F>(x); });
         });
+}
+
+// Makes every NaN the canonical one. There hardly ever is one, so the test looks at two values at a
+// time.
+template <class T, unsigned runs, unsigned length>
+QCCL_DEVICE void make_canonical(T (&values)[runs][length]) {
+    if constexpr (std::is_floating_point_v<T>) {
+        bool has_nan = false;
+#pragma unroll
+        for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+            for (unsigned i = 0; i < length; i += 2)
+                has_nan |= is_unordered(values[run][i], values[run][i + 1]);
+        if (!has_nan) return;
+#pragma unroll
+        for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+            for (unsigned i = 0; i < length; i++) values[run][i] = canonical(values[run][i]);
+    }
 }
 
 } // namespace qccl::QCCL_GPU

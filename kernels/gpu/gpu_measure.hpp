@@ -9,20 +9,42 @@ namespace qccl::QCCL_GPU {
 // A bucket of this many values or more is read by a whole block.
 inline constexpr uint64_t large_bucket = 8192;
 
-// Calls see(x, is_there) for every `stride`-th value of a bucket from its value `first` on. `first`
-// is the number of the thread among the bucket's `stride` readers. All lanes of a warp get the same
-// number of calls; is_there is false behind the bucket's end.
+// Values that a thread reads at a time, next to each other.
+inline constexpr unsigned scan_values = 4;
+
+// Calls see(values, there) for every `stride`-th four values of a bucket, the first of which are
+// the thread's: it is number `first` of the bucket's `stride` readers. `there` tells how many
+// values exist. All lanes of a warp get the same number of calls.
 template <class T, class See>
 QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsigned first,
                       unsigned stride, See &&see) {
+    constexpr unsigned runs = 4; // asked for at once
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        for (uint64_t row = start + (first - first % lanes); row < end; row += stride) {
-            const uint64_t place = row + first % lanes;
-            Bits bits[1] = {};
-            T value[1];
-            if (place < end) bits[0] = load_one<Bits>(source.at + place * sizeof(Bits));
-            widen_values(source.type, bits, value);
-            see(value[0], place < end);
+        const bool is_aligned_here =
+            is_aligned<Bits, scan_values>(source.at + start * sizeof(Bits));
+        const uint64_t step = uint64_t{stride} * scan_values;
+        for (uint64_t row = start + (first - first % lanes) * scan_values; row < end;
+             row += step * runs) {
+            Bits bits[runs][scan_values] = {};
+            unsigned there[runs];
+#pragma unroll
+            for (unsigned run = 0; run < runs; run++) {
+                const uint64_t place = row + run * step + first % lanes * scan_values;
+                const std::byte *const at = source.at + place * sizeof(Bits);
+                there[run] = place >= end                ? 0
+                             : end - place < scan_values ? static_cast<unsigned>(end - place)
+                                                         : scan_values;
+                if (is_aligned_here && there[run] == scan_values)
+                    load(at, bits[run]);
+                else
+#pragma unroll
+                    for (unsigned i = 0; i < scan_values; i++)
+                        if (i < there[run]) bits[run][i] = load_one<Bits>(at + i * sizeof(Bits));
+            }
+            T values[runs][scan_values];
+            widen_values(source.type, bits, values);
+#pragma unroll
+            for (unsigned run = 0; run < runs; run++) see(values[run], there[run]);
         }
     });
 }
@@ -31,11 +53,14 @@ template <class CodecTraits, class T>
 QCCL_DEVICE typename CodecTraits::Extremes
 extremes_of(const Operand &source, uint64_t start, uint64_t end, unsigned first, unsigned stride) {
     auto extremes = CodecTraits::Extremes::none();
-    scan<T>(source, start, end, first, stride, [&](T x, bool is_there) {
-        if constexpr (requires { extremes.add_lanes(x, is_there); })
-            extremes.add_lanes(x, is_there);
-        else if (is_there)
-            extremes.add(x);
+    scan<T>(source, start, end, first, stride, [&](const T(&values)[scan_values], unsigned there) {
+        if constexpr (requires { extremes.add_lanes(values, there); }) {
+            extremes.add_lanes(values, there);
+        } else {
+#pragma unroll
+            for (unsigned i = 0; i < scan_values; i++)
+                if (i < there) extremes.add(values[i]);
+        }
     });
     for (unsigned mask = 1; mask < lanes; mask *= 2) extremes.merge_lane(mask);
     return extremes;

@@ -11,8 +11,8 @@ namespace qccl::QCCL_GPU {
 // What one access moves. It consists of the words of a register, because nvcc takes apart and puts
 // together, byte by byte, what consists of bytes.
 template <size_t bytes> struct __attribute__((may_alias)) Piece {
-    using Word = std::conditional_t<bytes == 1, uint8_t,
-                                    std::conditional_t<bytes == 2, uint16_t, uint32_t>>;
+    using Word =
+        std::conditional_t<bytes == 1, uint8_t, std::conditional_t<bytes == 2, uint16_t, uint32_t>>;
     alignas(bytes) Word word[bytes / sizeof(Word)];
 };
 

@@ -8,12 +8,13 @@
 
 namespace qccl::QCCL_GPU {
 
-template <class T>
-QCCL_DEVICE void put_plain(const Operand &sink, Spot spot, uint64_t count, const Octet<T> &values) {
+template <class T, class Layout>
+QCCL_DEVICE void put_plain(const Operand &sink, const Place<Layout> &place,
+                           const Held<Layout, T> &values) {
     with_bits<T>(sink.type, [&]<class Bits>(Bits) {
-        Octet<Bits> bits;
-        narrow_values<T>(sink.type, sink.saturates, values, bits);
-        store_eight(sink.at, spot.place(), count, bits);
+        Held<Layout, Bits> bits;
+        narrow_values(sink.type, sink.saturates, values, bits);
+        store_runs(sink.at, place, bits);
     });
 }
 
@@ -24,91 +25,128 @@ template <class T> struct Row {
     const Tensor &tensor;
     const Operand &sink;
     const uint64_t call; // number of the call, for the noise
-    const uint64_t number;
-    Octet<T> values[2];
+    const Place<Grouped> place;
+    Held<Grouped, T> values;
 
-    QCCL_DEVICE Row(const Tensor &of, const Operand &into, uint64_t base_call, uint64_t row)
-        : tensor(of), sink(into), call(of.noise.call + base_call), number(row) {}
+    QCCL_DEVICE Row(const Tensor &of, const Operand &into, uint64_t base_call, uint64_t number)
+        : tensor(of), sink(into), call(of.noise.call + base_call), place(number, of.count) {}
 
-    QCCL_DEVICE Spot spot(unsigned half) const { return {group_of(number), half}; }
-    QCCL_DEVICE uint64_t first() const { return group_of(number) * 32; } // of the lane's group
+    QCCL_DEVICE uint64_t group() const { return place.group(0); }
+    QCCL_DEVICE uint64_t first() const { return group() * 32; } // of the lane's group
     QCCL_DEVICE bool is_inside() const { return first() < tensor.count; }
-    // Returns true if all values of the row exist, in all lanes of the warp.
-    QCCL_DEVICE bool is_whole() const { return (number + 1) * row_values <= tensor.count; }
-};
 
-// The noise draws of eight values from `place` on. They come from one block of the generator, or
-// from two if the tensor does not start at a multiple of eight in the caller's tensor.
-class Draws {
-public:
-    template <class T>
-    QCCL_DEVICE Draws(const Row<T> &row, uint64_t place)
-        : key_(row.tensor.noise.key), call_(row.call), first_(row.tensor.noise.first_index + place),
-          words_(noise_block(key_, call_, first_ / philox_draws)) {}
-
-    // Returns the draw of the value i places behind the first. Must be called in order.
-    QCCL_DEVICE Draw next(unsigned i) {
-        const auto number = static_cast<uint32_t>((first_ + i) % philox_draws);
-        if (i != 0 && number == 0) words_ = noise_block(key_, call_, first_ / philox_draws + 1);
-        return {draw_of(words_, number)};
+    // Calls see(run, x) for the lane's values that exist.
+    template <class See> QCCL_DEVICE void for_each(See &&see) const {
+        if (place.is_whole())
+            for_each_value<Grouped>([&](unsigned run, unsigned i) { see(run, values[run][i]); });
+        else
+            for_each_value<Grouped>([&](unsigned run, unsigned i) {
+                if (i < place.present(run)) see(run, values[run][i]);
+            });
     }
-
-private:
-    const uint64_t key_, call_, first_;
-    std::array<uint32_t, 4> words_;
 };
 
-// Stores the results of code(half, i, draw), called for each value in order. Values that the tensor
-// does not have get code 0.
-template <class T, class Code> QCCL_DEVICE void put_codes(const Row<T> &row, Code &&code) {
-    Octet<uint32_t> codes[2];
+// Gets the noise draws of eight values from `place` on. They come from one block of the generator,
+// or from two if the tensor does not start at a multiple of eight in the caller's tensor.
+template <class T>
+QCCL_DEVICE void draw_noise(const Row<T> &row, uint64_t place, Octet<uint32_t> &draws) {
+    const uint64_t key = row.tensor.noise.key, first = row.tensor.noise.first_index + place;
+    const auto words = noise_block(key, row.call, first / philox_draws);
+    const auto skipped = static_cast<uint32_t>(first % philox_draws);
+    if (skipped == 0) {
 #pragma unroll
-    for (unsigned half = 0; half < 2; half++) {
-        const uint64_t place = row.spot(half).place();
-        const unsigned there = present(place, row.tensor.count);
-        const auto put = [&](unsigned i, Draw draw) {
-            const uint32_t found = code(half, i, draw);
-            codes[half][i] = i < there ? found : 0;
-        };
+        for (unsigned i = 0; i < 8; i++) draws[i] = draw_of(words, i);
+        return;
+    }
+    const auto next = noise_block(key, row.call, first / philox_draws + 1);
+#pragma unroll
+    for (unsigned i = 0; i < 8; i++) {
+        const uint32_t number = skipped + i;
+        draws[i] =
+            number < philox_draws ? draw_of(words, number) : draw_of(next, number - philox_draws);
+    }
+}
+
+// Packs the codes of a run. Values that the tensor does not have get code 0.
+QCCL_DEVICE void pack(const Octet<uint32_t> &found, unsigned there, unsigned run,
+                      HeldCodes<Grouped> &codes) {
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        const uint32_t first = bytes_of(found[4 * i], found[4 * i + 1], 0, 1, 4, 5);
+        const uint32_t second = bytes_of(found[4 * i + 2], found[4 * i + 3], 0, 1, 4, 5);
+        codes.low[run][i] = bytes_of(first, second, 0, 2, 4, 6);
+        codes.high[run][i] = bytes_of(first, second, 1, 3, 5, 7);
+    }
+    if (there == 8) return;
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        const unsigned before = 4 * i;
+        const uint32_t known = there >= before + 4 ? ~0U
+                               : there > before    ? (1U << (8 * (there - before))) - 1
+                                                   : 0;
+        codes.low[run][i] &= known;
+        codes.high[run][i] &= known;
+    }
+}
+
+// Stores the results of code(run, i, draw), or 0 if has_codes(run) is false. The low 16 bits of a
+// result count.
+template <class T, class HasCodes, class Code>
+QCCL_DEVICE void put_codes(const Row<T> &row, HasCodes &&has_codes, Code &&code) {
+    HeldCodes<Grouped> codes;
+#pragma unroll
+    for (unsigned run = 0; run < 2; run++) {
+        Octet<uint32_t> found;
         if (row.sink.is_stochastic) {
-            Draws draws(row, place);
+            Octet<uint32_t> draws;
+            draw_noise(row, row.place.start(run), draws);
 #pragma unroll
-            for (unsigned i = 0; i < 8; i++) put(i, draws.next(i));
+            for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{draws[i]});
         } else {
 #pragma unroll
-            for (unsigned i = 0; i < 8; i++) put(i, Draw{});
+            for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{});
+        }
+        pack(found, row.place.present(run), run, codes);
+        const uint32_t mask = has_codes(run) ? ~0U : 0;
+#pragma unroll
+        for (unsigned i = 0; i < 2; i++) {
+            codes.low[run][i] &= mask;
+            codes.high[run][i] &= mask;
         }
     }
-    store_codes(row.sink, group_of(row.number), row.is_inside(), codes);
+    store_codes(row.sink, row.group(), row.is_inside(), codes);
 }
 
 // Encodes with one scale for all of the lane's values.
 template <class CodecTraits, class T>
 QCCL_DEVICE void put_scaled(const Row<T> &row, const typename CodecTraits::Scale &scale) {
-    put_codes(row, [&](unsigned half, unsigned i, Draw draw) {
-        return CodecTraits::code(row.values[half][i], scale, row.sink, draw);
-    });
+    put_codes(
+        row, [&](unsigned) { return scale.has_codes; },
+        [&](unsigned run, unsigned i, Draw draw) {
+            return CodecTraits::code(row.values[run][i], scale, row.sink, draw);
+        });
 }
 
 // Encodes with scales that are in the payload already, and looks up the bucket of each value.
 template <class CodecTraits, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
     const uint64_t last = row.tensor.count - 1;
-    Octet<uint32_t> codes[2];
+    HeldCodes<Grouped> codes;
 #pragma unroll
-    for (unsigned half = 0; half < 2; half++) {
-        const uint64_t place = row.spot(half).place();
-        Draws draws(row, place);
+    for (unsigned run = 0; run < 2; run++) {
+        Octet<uint32_t> draws, found = {};
+        draw_noise(row, row.place.start(run), draws);
 #pragma unroll 1
         for (unsigned i = 0; i < 8; i++) {
-            const uint64_t at = place + i;
+            const uint64_t at = row.place.start(run) + i;
             const auto scale = CodecTraits::load_scale(row.sink, at < last ? at : last);
-            const Draw drawn = draws.next(i);
-            const uint32_t code = CodecTraits::code(pick(row.values[half], i), scale, row.sink,
-                                                    row.sink.is_stochastic ? drawn : Draw{});
-            set(codes[half], i, at <= last ? code : 0);
+            const Draw draw{row.sink.is_stochastic ? pick(draws, i) : Draw::nearest};
+            const uint32_t code =
+                CodecTraits::code(pick(row.values[run], i), scale, row.sink, draw);
+            set(found, i, scale.has_codes ? code : 0);
         }
+        pack(found, row.place.present(run), run, codes);
     }
-    store_codes(row.sink, group_of(row.number), row.is_inside(), codes);
+    store_codes(row.sink, row.group(), row.is_inside(), codes);
 }
 
 // Encodes with scales that are in the payload already.
@@ -122,18 +160,12 @@ template <class CodecTraits, class T> QCCL_DEVICE void put_measured(const Row<T>
 // Computes the scales and encodes with them. Buckets have 32, 64, ... values, up to a row.
 template <class CodecTraits, class T> QCCL_DEVICE void put_fused(const Row<T> &row) {
     auto extremes = CodecTraits::Extremes::none();
-#pragma unroll
-    for (unsigned half = 0; half < 2; half++) {
-        const unsigned there =
-            row.is_whole() ? 8 : present(row.spot(half).place(), row.tensor.count);
-        for_each_value([&](unsigned i) {
-            if (i < there) extremes.add(row.values[half][i]);
-        });
-    }
-    const unsigned team = row.sink.bucket / 32 * columns; // lanes that share a bucket
+    row.for_each([&](unsigned, T x) { extremes.add(x); });
+    // Lanes that share a bucket; a power of two, like the bucket.
+    const unsigned team = row.sink.bucket / 32 * columns;
     for (unsigned mask = 1; mask < team; mask *= 2) extremes.merge_lane(mask);
     const auto scale = extremes.scale(row.sink);
-    if (row.is_inside() && lane() % team == 0)
+    if (row.is_inside() && (lane() & (team - 1)) == 0)
         CodecTraits::store_scale(row.sink, row.first(), scale);
     put_scaled<CodecTraits>(row, scale);
 }
@@ -143,23 +175,22 @@ template <class CodecTraits, class T> QCCL_DEVICE void put_fused(const Row<T> &r
 template <class CodecTraits, class T> QCCL_DEVICE void put_based(const Row<T> &row) {
     typename CodecTraits::Base base;
     if (row.is_inside()) base = CodecTraits::load_base(row.sink, row.first());
+    Magnitude<T> magnitudes[2] = {Magnitude<T>::none(), Magnitude<T>::none()};
+    row.for_each([&](unsigned run, T x) { magnitudes[run].add(x); });
     typename CodecTraits::Scale scales[2];
 #pragma unroll
-    for (unsigned half = 0; half < 2; half++) {
-        const uint64_t place = row.spot(half).place();
-        const unsigned there = present(place, row.tensor.count);
-        auto magnitude = Magnitude<T>::none();
-        for_each_value([&](unsigned i) {
-            if (i < there) magnitude.add(row.values[half][i]);
-        });
-        magnitude.merge_lane(1);
-        scales[half] = nvfp4_scale(magnitude.largest, base, row.sink.rounds_up);
-        if (column() == 0 && there != 0)
-            store_one(CodecTraits::block_scale_at(row.sink, place), scales[half].wire);
+    for (unsigned run = 0; run < 2; run++) {
+        magnitudes[run].merge_lane(1);
+        scales[run] = nvfp4_scale(magnitudes[run].largest, base, row.sink.rounds_up);
+        if (column() == 0 && row.place.has(run))
+            store_one(CodecTraits::block_scale_at(row.sink, row.place.start(run)),
+                      scales[run].wire);
     }
-    put_codes(row, [&](unsigned half, unsigned i, Draw draw) {
-        return CodecTraits::code(row.values[half][i], scales[half], row.sink, draw);
-    });
+    put_codes(
+        row, [&](unsigned run) { return scales[run].inverse != 0; },
+        [&](unsigned run, unsigned i, Draw draw) {
+            return CodecTraits::code(row.values[run][i], scales[run], row.sink, draw);
+        });
 }
 
 template <class CodecTraits, class T> QCCL_DEVICE void put_coded(const Row<T> &row) {

@@ -1,5 +1,6 @@
-// Where a fold takes its values from: memory, or the codes and scales of a chunk. Values are taken
-// an octet at a time, in the accumulator's type T.
+// Where a fold takes its values from: memory, or the codes and scales of a chunk. A lane takes all
+// of its values of a row at once, in the accumulator's type T, so that it waits once for all of
+// them. Values that the tensor does not have are unspecified.
 #pragma once
 
 #include "kernels/gpu/gpu_codec_traits.hpp"
@@ -7,50 +8,87 @@
 
 namespace qccl::QCCL_GPU {
 
-template <class T>
-QCCL_DEVICE void take_plain(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+template <class T, class Layout>
+QCCL_DEVICE void take_plain(const Operand &source, const Place<Layout> &place,
+                            Held<Layout, T> &values) {
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        Octet<Bits> bits;
-        load_eight(source.at, spot.place(), count, bits);
+        Held<Layout, Bits> bits;
+        load_runs(source.at, place, bits);
         widen_values(source.type, bits, values);
     });
 }
 
-template <class CodecTraits, class T>
-QCCL_DEVICE void take_coded(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
-    const uint64_t last = count - 1;
-    if (spot.group > last / 32) spot.group = last / 32; // groups behind the last read the last
-    Octet<uint32_t> codes;
-    load_codes(source, spot, codes);
-    if (has_bucket_per_group(source)) {
-        const uint64_t first = spot.group * 32 + spot.half * 16; // first value of the half
-        const auto step = CodecTraits::load_step(source, first < last ? first : last);
-        for_each_value([&](unsigned i) { values[i] = CodecTraits::value(codes[i], step, source); });
+// Calls load(run, i, place) for a lane's values, one at a time, with places inside the tensor.
+template <class Layout, class Load>
+QCCL_DEVICE void for_each_slowly(const Place<Layout> &place, Load &&load) {
+#pragma unroll 1
+    for (unsigned value = 0; value < lane_values; value++) {
+        const unsigned run = value / Layout::length, i = value % Layout::length;
+        const unsigned offset = Layout::offset(run) + i;
+        if (offset < place.left) load(run, i, place.first + offset);
+    }
+}
+
+template <class CodecTraits, class T, class Layout>
+QCCL_DEVICE void take_coded(const Operand &source, const Place<Layout> &place,
+                            Held<Layout, T> &values) {
+    using Step = typename CodecTraits::Step;
+    constexpr bool may_be_wide = requires { &CodecTraits::wide_value; };
+    const auto wide_code = [](uint32_t low, uint32_t high, unsigned i) {
+        return byte_of(low, i) | byte_of(high, i) << 8;
+    };
+    const std::byte *const buckets = part_of(source, CodecTraits::bucket_part);
+    HeldCodes<Layout> codes;
+    load_codes(source, place, codes);
+    if (source.bucket % Layout::length == 0) {
+        const RunBuckets<Layout> bucket(source, place);
+        const std::byte *const first = buckets + bucket.first * CodecTraits::bucket_bytes;
+        Step steps[Layout::runs] = {};
+#pragma unroll
+        for (unsigned run = 0; run < Layout::runs; run++)
+            if (place.has(run))
+                steps[run] = CodecTraits::load_step(first + uint64_t{bucket.behind[run]} *
+                                                                CodecTraits::bucket_bytes,
+                                                    source, place.start(run));
+        if constexpr (may_be_wide)
+            if (source.bits > 8)
+                return for_each_value<Layout>([&](unsigned run, unsigned i) {
+                    const uint32_t code =
+                        wide_code(codes.low[run][i / 4], codes.high[run][i / 4], i % 4);
+                    values[run][i] = CodecTraits::wide_value(code, steps[run], source);
+                });
+        for_each_value<Layout>([&](unsigned run, unsigned i) {
+            values[run][i] = CodecTraits::value(codes.low[run][i / 4], i % 4, steps[run], source);
+        });
         return;
     }
-#pragma unroll 1
-    for (unsigned i = 0; i < 8; i++) {
-        const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
-        const auto step = CodecTraits::load_step(source, place);
-        set(values, i, CodecTraits::value(pick(codes, i), step, source));
-    }
+    // The buckets do not consist of whole runs.
+    for_each_slowly(place, [&](unsigned run, unsigned i, uint64_t at) {
+        const Step step = CodecTraits::load_step(
+            buckets + bucket_of(source, at) * CodecTraits::bucket_bytes, source, at);
+        const uint32_t low = pick(codes.low, run, i / 4);
+        if constexpr (may_be_wide) {
+            const uint32_t code = wide_code(low, pick(codes.high, run, i / 4), i % 4);
+            set(values, run, i, CodecTraits::wide_value(code, step, source));
+        } else {
+            set(values, run, i, CodecTraits::value(low, i % 4, step, source));
+        }
+    });
 }
 
 // Takes values of terngrad. A byte holds five digits, of values that lie ternary_bytes of their
 // bucket apart.
-template <class T>
-QCCL_DEVICE void take_ternary(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
-    const uint64_t last = count - 1;
-#pragma unroll 1
-    for (unsigned i = 0; i < 8; i++) {
-        const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
-        const Ternary ternary = ternary_of(source, bucket_of(source, place));
-        const uint64_t at = source.begin + place - ternary.first;
-        auto digits = load_one<uint8_t>(ternary.packed + at % ternary.bytes);
-        for (uint64_t k = at / ternary.bytes; k > 0; k--) digits /= 3;
-        const auto scale = load_one<float>(scale_at<float>(source, place));
-        set(values, i, static_cast<T>(terngrad_value(digits % 3U, scale)));
-    }
+template <class T, class Layout>
+QCCL_DEVICE void take_ternary(const Operand &source, const Place<Layout> &place,
+                              Held<Layout, T> &values) {
+    for_each_slowly(place, [&](unsigned run, unsigned i, uint64_t at) {
+        const Ternary ternary = ternary_of(source, bucket_of(source, at));
+        const uint64_t inner = source.begin + at - ternary.first;
+        auto digits = load_one<uint8_t>(ternary.packed + inner % ternary.bytes);
+        for (uint64_t k = inner / ternary.bytes; k > 0; k--) digits /= 3;
+        const auto scale = load_one<float>(scale_at<float>(source, at));
+        set(values, run, i, static_cast<T>(terngrad_value(digits % 3U, scale)));
+    });
 }
 
 // Returns how many values the pages before `page` keep. The lanes of a warp add the counts up
@@ -72,14 +110,12 @@ QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
 
 // Takes the few values that topk keeps, and zeros. All lanes of the warp must call, for one row. No
 // value beyond the kept ones is read, whatever the payload's pages and indices contain.
-template <class T>
-QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
-    const uint64_t row = source.begin + (spot.group - lane() / columns) * 32;
-    const uint64_t place = source.begin + spot.place();
-    const uint64_t first_page = row / topk_page_values, page = place / topk_page_values;
-    uint64_t low = kept_before(source, first_page);
-    for_each_value([&](unsigned i) { values[i] = T(0); });
-    if (spot.place() >= count) return;
+template <class T, class Layout>
+QCCL_DEVICE void take_kept(const Operand &source, const Place<Layout> &place,
+                           Held<Layout, T> &values) {
+    const uint64_t first_page = (source.begin + place.first - Layout::first()) / topk_page_values;
+    const uint64_t before = kept_before(source, first_page);
+    for_each_value<Layout>([&](unsigned run, unsigned i) { values[run][i] = T(0); });
     const auto number_of = [&](uint64_t of) {
         return load_one<uint32_t>(part_of(source, ChunkPart::page_counts) + of * sizeof(uint32_t));
     };
@@ -87,54 +123,69 @@ QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Oct
         return load_one<uint16_t>(part_of(source, ChunkPart::indices) + at * sizeof(uint16_t));
     };
     const auto at_most = [](uint64_t a, uint64_t b) { return a < b ? a : b; };
-    if (page != first_page) low += number_of(first_page);
-    const uint64_t end = at_most(low + number_of(page), source.kept);
-    // Finds the first kept value of the page that is not before the octet. The page has `inside`
-    // values before the octet, so no more kept values precede the octet.
-    const auto inside = static_cast<uint32_t>(place % topk_page_values);
-    for (uint64_t high = at_most(end, low + inside); low < high;) {
-        const uint64_t middle = (low + high) / 2;
-        if (index(middle) < inside)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        const std::byte *const kept = part_of(source, ChunkPart::kept_values);
-        const uint64_t stop = at_most(end, low + 8);
+    uint64_t page = ~uint64_t{0}, page_low = 0, end = 0, low = 0, reach = 0;
 #pragma unroll 1
-        for (; low < stop; low++) {
-            const uint32_t i = index(low) - inside;
-            if (i >= 8) return;
-            const Bits bits[1] = {load_one<Bits>(kept + low * sizeof(Bits))};
-            T value[1];
-            widen_values(source.type, bits, value);
-            set(values, i, value[0]);
+    for (unsigned run = 0; run < Layout::runs && place.has(run); run++) {
+        const uint64_t at = source.begin + place.start(run);
+        // The page has `inside` values before the run, so no more kept values precede the run.
+        const auto inside = static_cast<uint32_t>(at % topk_page_values);
+        if (page != at / topk_page_values) {
+            page = at / topk_page_values;
+            page_low = before + (page != first_page ? number_of(first_page) : 0);
+            end = at_most(page_low + number_of(page), source.kept);
+            low = page_low;
+            reach = inside;
         }
-    });
+        // Finds the first kept value of the page that is not before the run: for the first run
+        // among all, for the others near the one before.
+        const uint64_t limit = at_most(end, page_low + inside);
+        uint64_t high = at_most(limit, low + reach);
+        for (; high < limit && index(high) < inside; high = at_most(limit, low + reach)) {
+            low = high + 1;
+            reach *= 2;
+        }
+        while (low < high) {
+            const uint64_t middle = (low + high) / 2;
+            if (index(middle) < inside)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        reach = 1;
+        with_bits<T>(source.type, [&]<class Bits>(Bits) {
+            const std::byte *const kept = part_of(source, ChunkPart::kept_values);
+            const uint64_t stop = at_most(end, low + Layout::length);
+#pragma unroll 1
+            for (uint64_t k = low; k < stop; k++) {
+                const uint32_t i = index(k) - inside;
+                if (i >= Layout::length) return;
+                const Bits bits[1][1] = {{load_one<Bits>(kept + k * sizeof(Bits))}};
+                T value[1][1];
+                widen_values(source.type, bits, value);
+                set(values, run, i, value[0][0]);
+            }
+        });
+    }
 }
 
-// Takes an octet of any source. `count`, at least 1, values exist; values beyond them are
-// unspecified.
-template <class T>
-QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+// Takes a lane's values of any source. The tensor has at least one value.
+template <class T, class Layout>
+QCCL_DEVICE void take(const Operand &source, const Place<Layout> &place, Held<Layout, T> &values) {
     if constexpr (std::is_floating_point_v<T>) {
         switch (source.codec) {
-        case CodecId::integer: return take_coded<IntegerTraits<T>, T>(source, spot, count, values);
-        case CodecId::minmax: return take_coded<MinmaxTraits<T>, T>(source, spot, count, values);
-        case CodecId::mxfp8e4m3:
-            return take_coded<Mxfp8e4m3Traits<T>, T>(source, spot, count, values);
-        case CodecId::mxfp6e2m3:
-            return take_coded<Mxfp6e2m3Traits<T>, T>(source, spot, count, values);
-        case CodecId::mxfp4: return take_coded<Mxfp4Traits<T>, T>(source, spot, count, values);
-        case CodecId::nvfp4: return take_coded<Nvfp4Traits<T>, T>(source, spot, count, values);
-        case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, spot, count, values);
-        case CodecId::terngrad: return take_ternary<T>(source, spot, count, values);
-        case CodecId::topk: return take_kept<T>(source, spot, count, values);
+        case CodecId::integer: return take_coded<IntegerTraits<T>, T>(source, place, values);
+        case CodecId::minmax: return take_coded<MinmaxTraits<T>, T>(source, place, values);
+        case CodecId::mxfp8e4m3: return take_coded<Mxfp8e4m3Traits<T>, T>(source, place, values);
+        case CodecId::mxfp6e2m3: return take_coded<Mxfp6e2m3Traits<T>, T>(source, place, values);
+        case CodecId::mxfp4: return take_coded<Mxfp4Traits<T>, T>(source, place, values);
+        case CodecId::nvfp4: return take_coded<Nvfp4Traits<T>, T>(source, place, values);
+        case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, place, values);
+        case CodecId::terngrad: return take_ternary<T>(source, place, values);
+        case CodecId::topk: return take_kept<T>(source, place, values);
         default: break;
         }
     }
-    take_plain<T>(source, spot, count, values);
+    take_plain<T>(source, place, values);
 }
 
 } // namespace qccl::QCCL_GPU

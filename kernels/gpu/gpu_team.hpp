@@ -40,19 +40,32 @@ QCCL_DEVICE void for_each_team_bucket(const Batch &batch, Visitor &&visit) {
 template <class T> QCCL_DEVICE float load_float_value(const Operand &source, uint64_t place) {
     float x = 0;
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        const Bits bits[1] = {load_one<Bits>(source.at + place * sizeof(Bits))};
-        T value[1];
+        const Bits bits[1][1] = {{load_one<Bits>(source.at + place * sizeof(Bits))}};
+        T value[1][1];
         widen_values(source.type, bits, value);
-        x = static_cast<float>(value[0]);
+        x = static_cast<float>(value[0][0]);
     });
     return x;
 }
 
-// Calls f(x) for the lane's values of a bucket, in order.
+// Calls f(x) for the lane's values of a bucket, in order. Eight values are asked for at once.
 template <class T, class Call>
 QCCL_DEVICE void for_each_team_value(const Operand &source, const Span &span, Call &&call) {
-    for (uint64_t place = span.start + team_lane(); place < span.end; place += sum_lanes)
-        call(load_float_value<T>(source, place));
+    constexpr unsigned at_once = 8;
+    uint64_t place = span.start + team_lane();
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        for (; place + (at_once - 1) * sum_lanes < span.end; place += at_once * sum_lanes) {
+            Bits bits[1][at_once];
+            T values[1][at_once];
+#pragma unroll
+            for (unsigned i = 0; i < at_once; i++)
+                bits[0][i] = load_one<Bits>(source.at + (place + i * sum_lanes) * sizeof(Bits));
+            widen_values(source.type, bits, values);
+#pragma unroll
+            for (unsigned i = 0; i < at_once; i++) call(static_cast<float>(values[0][i]));
+        }
+    });
+    for (; place < span.end; place += sum_lanes) call(load_float_value<T>(source, place));
 }
 
 // Returns the sum of what the lanes of the team have.

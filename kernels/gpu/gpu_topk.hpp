@@ -13,6 +13,31 @@ namespace qccl::QCCL_GPU {
 
 static_assert(tile_values == block_threads * 64 && page_tiles * tile_values == topk_page_values);
 
+// ---- Octets: eight values next to each other
+
+template <class Call> QCCL_DEVICE void for_each_of_octet(Call &&call) {
+#pragma unroll
+    for (unsigned i = 0; i < 8; i++) call(i);
+}
+
+// Returns how many of the eight values from `place` on exist.
+QCCL_DEVICE unsigned present(uint64_t place, uint64_t count) {
+    return place >= count ? 0 : count - place < 8 ? static_cast<unsigned>(count - place) : 8;
+}
+
+// Loads eight values from `place` on. `count` values exist; beyond them the last one is repeated.
+template <class Bits>
+QCCL_DEVICE void load_eight(const std::byte *start, uint64_t place, uint64_t count,
+                            Octet<Bits> &bits) {
+    const std::byte *const at = start + place * sizeof(Bits);
+    if (is_aligned<Bits, 8>(at) && present(place, count) == 8) return load(at, bits);
+#pragma unroll 1
+    for (unsigned i = 0; i < 8; i++) {
+        const uint64_t known = place + i < count ? place + i : count - 1;
+        set(bits, i, load_one<Bits>(start + known * sizeof(Bits)));
+    }
+}
+
 // ---- Values as they are kept
 
 // The unsigned type that holds the bits of a value.
@@ -45,19 +70,21 @@ template <class T, class Bits> struct Selection {
         if constexpr (std::is_same_v<Bits, T>) {
             Octet<T> values;
             load_eight(source.at, place, count, values);
-            for_each_value(
+            for_each_of_octet(
                 [&](unsigned i) { patterns[i] = std::bit_cast<Word>(canonical(values[i])); });
         } else if (source.type == sink.type) {
             load_eight(source.at, place, count, patterns);
             with_format<Bits>(sink.type, [&]<class F>(F) {
-                for_each_value([&](unsigned i) {
+                for_each_of_octet([&](unsigned i) {
                     patterns[i] = static_cast<Word>(canonical_pattern<F>(patterns[i]));
                 });
             });
         } else {
-            Octet<T> values;
-            load_eight(source.at, place, count, values);
-            narrow_values<T>(sink.type, false, values, patterns);
+            T values[1][8];
+            Word narrowed[1][8];
+            load_eight(source.at, place, count, values[0]);
+            narrow_values(sink.type, false, values, narrowed);
+            for_each_of_octet([&](unsigned i) { patterns[i] = narrowed[0][i]; });
         }
     }
 };
@@ -93,7 +120,7 @@ template <class T> QCCL_DEVICE void topk_sample(const Batch &batch) {
             if (there == 0) continue;
             typename S::Word patterns[8];
             of.load_patterns(place, patterns);
-            for_each_value([&](unsigned i) {
+            for_each_of_octet([&](unsigned i) {
                 if (i < there) atomic_add(bins[of.magnitude(patterns[i]) >> shift], 1);
             });
         }
@@ -147,7 +174,7 @@ QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, 
             bool is_marked = false;
             if (there[k] != 0) {
                 auto largest = typename S::Word{0};
-                for_each_value([&](unsigned i) {
+                for_each_of_octet([&](unsigned i) {
                     const auto magnitude = of.magnitude(patterns[k][i]);
                     largest = magnitude > largest ? magnitude : largest;
                 });
@@ -157,7 +184,7 @@ QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, 
             if (lane() == 0 && row + k < rows)
                 store_one(of.at(of.layout.marks() + (row + k) * sizeof(Marks)), marks);
             if (!is_marked) continue;
-            for_each_value([&](unsigned i) {
+            for_each_of_octet([&](unsigned i) {
                 const auto digit = static_cast<uint64_t>(of.magnitude(patterns[k][i]) >> shift);
                 if (i < there[k] && digit >= lowest && digit < end) atomic_add(bins[digit], 1);
             });
@@ -206,7 +233,7 @@ QCCL_DEVICE void for_each_marked(const S &of, uint64_t tile, See &&see) {
         const unsigned there = present(place, of.count);
         typename S::Word patterns[8];
         of.load_patterns(place, patterns);
-        for_each_value([&](unsigned i) {
+        for_each_of_octet([&](unsigned i) {
             if (i < there) see(place + i, patterns[i]);
         });
     }

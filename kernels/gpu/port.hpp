@@ -222,25 +222,21 @@ QCCL_DEVICE unsigned lowest_bit(uint32_t bits) {
 #endif
 }
 
-// ---- Arithmetic that has an instruction. If one operand is NaN, or both are zeros of different
-// signs, either operand may be returned.
-
-QCCL_DEVICE float least(float a, float b) {
-#if defined(__CUDACC__) || defined(__HIP__)
-    return fminf(a, b);
+// Returns a word of four bytes, from the lowest up, each by its number: 0 ... 3 are the bytes of
+// `a`, 4 ... 7 those of `b`.
+QCCL_DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, unsigned n0, unsigned n1, unsigned n2,
+                              unsigned n3) {
+#if defined(__CUDACC__)
+    return __byte_perm(a, b, n0 | n1 << 4 | n2 << 8 | n3 << 12);
+#elif defined(__HIP__)
+    return __builtin_amdgcn_perm(b, a, n0 | n1 << 8 | n2 << 16 | n3 << 24);
 #else
-    return a < b ? a : b;
+    const auto byte = [both = uint64_t{b} << 32 | a](unsigned n) {
+        return static_cast<uint32_t>(both >> (8 * n) & 0xFF);
+    };
+    return byte(n0) | byte(n1) << 8 | byte(n2) << 16 | byte(n3) << 24;
 #endif
 }
-QCCL_DEVICE float greatest(float a, float b) {
-#if defined(__CUDACC__) || defined(__HIP__)
-    return fmaxf(a, b);
-#else
-    return a > b ? a : b;
-#endif
-}
-QCCL_DEVICE double least(double a, double b) { return a < b ? a : b; }
-QCCL_DEVICE double greatest(double a, double b) { return a > b ? a : b; }
 
 } // namespace qccl::QCCL_GPU
 #endif

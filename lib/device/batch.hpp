@@ -42,7 +42,8 @@ struct Operand {
     // Sink: the scales are already in the payload; otherwise this launch computes them.
     bool is_measured = false;
     bool is_stochastic = false; // sink: rounds with noise
-    bool rounds_up = false; // sink: rounds scales of small floats up, so that no value saturates
+    bool rounds_up = false;   // sink: rounds scales of small floats up, so that no value saturates
+    uint8_t bucket_shift = 0; // log2(bucket) if that is a whole number above 0, else 0
     DataType type = DataType::float32; // plain: type of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all values
     uint32_t clip = 0; // sink, terngrad: clip limit, in thousandths of the deviation

@@ -15,6 +15,11 @@ Operand plain(DataType type, const void *values) {
     return {.type = type, .at = static_cast<std::byte *>(const_cast<void *>(values))};
 }
 
+// Returns the logarithm of a power of two; 0 of other numbers.
+uint8_t log2_of(uint32_t number) {
+    return std::has_single_bit(number) ? static_cast<uint8_t>(std::countr_zero(number)) : 0;
+}
+
 // Returns the operand of a range's coded values, from the first one on.
 Operand coded(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
@@ -29,6 +34,7 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
             .bits = codec.bits,
             .is_stochastic = codec.rounding == Rounding::stochastic,
             .rounds_up = codec.scaling == Scaling::ceil,
+            .bucket_shift = log2_of(codec.bucket),
             .type = range.type,
             .bucket = codec.bucket,
             .clip = codec.clip,
@@ -342,13 +348,13 @@ Done KernelLauncher::copy(DataType out, void *dst, DataType in, const void *src,
     if (count == 0) return {};
     if (out != in)
         return add({fold_kernel(wider(in, out))}, count, {}, plain(out, dst), {plain(in, src)});
-    // Equal types keep their bits. They are moved as the widest integers that size and addresses
-    // allow.
+    // Equal types keep their bits. They are moved as words if size and addresses allow: a lane's
+    // four words are one access of 16 bytes.
     const size_t bytes = count * type_bytes(out);
-    const bool is_wide = bytes % sizeof(uint64_t) == 0 &&
-                         reinterpret_cast<uintptr_t>(dst) % sizeof(uint64_t) == 0 &&
-                         reinterpret_cast<uintptr_t>(src) % sizeof(uint64_t) == 0;
-    const DataType words = is_wide ? DataType::uint64 : DataType::uint8;
+    const bool has_words = bytes % sizeof(uint32_t) == 0 &&
+                           reinterpret_cast<uintptr_t>(dst) % sizeof(uint32_t) == 0 &&
+                           reinterpret_cast<uintptr_t>(src) % sizeof(uint32_t) == 0;
+    const DataType words = has_words ? DataType::uint32 : DataType::uint8;
     return add({fold_kernel(words)}, bytes / type_bytes(words), {}, plain(words, dst),
                {plain(words, src)});
 }
