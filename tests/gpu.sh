@@ -31,7 +31,7 @@ packed=gpu-packages
 allowed=${QTEST_SECONDS:-480}
 root=${QTEST_ROOT-}
 began=$(date +%s)
-failed= skipped= unrun=
+failed='' skipped='' unrun=''
 # A stream that waits for another rank holds up all streams in its queue of the GPU. By default the
 # driver gives a process 8 queues, which ranks that are threads share.
 export CUDA_DEVICE_MAX_CONNECTIONS=32

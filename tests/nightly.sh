@@ -11,7 +11,7 @@
 #   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 PATH=/usr/bin:/bin:$PATH
 export PATH
 runs=${QTEST_RUNS:-10000000}

@@ -1,6 +1,6 @@
 """Steps of instructions that compute, from the tables of scalar and vector instructions."""
 import instruction_table
-from step import BITS, StepWriter, mentions
+from step import StepWriter, mentions
 
 SCALAR = instruction_table.read("scalar")
 VECTOR = instruction_table.read("vector")

@@ -10,11 +10,8 @@ import collections
 import contextlib
 import pathlib
 import random
-import re
 import shutil
 import struct
-import subprocess
-import sys
 import time
 import unittest
 
