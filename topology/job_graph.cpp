@@ -167,10 +167,10 @@ std::map<uint32_t, Line> lines_of(const JobTopology &job) {
 
 } // namespace
 
-std::optional<FarLink> far_link(const JobTopology &job) {
+std::optional<RemoteLink> remote_link(const JobTopology &job) {
     const std::map<uint32_t, Line> lines = lines_of(job);
     if (lines.size() < 2) return std::nullopt;
-    FarLink slowest{LinkClass::gpudirect_rdma, std::nullopt, std::nullopt, 0};
+    RemoteLink slowest{LinkClass::gpudirect_rdma, std::nullopt, std::nullopt, 0};
     double rate = std::numeric_limits<double>::infinity(), nic_rate = rate;
     for (const auto &[machine, line] : lines) {
         slowest.link_class = std::max(slowest.link_class, line.link_class);
@@ -185,7 +185,7 @@ std::optional<FarLink> far_link(const JobTopology &job) {
     return slowest;
 }
 
-void take_link(const FarLink &link, const Settings &settings, CostModel &speeds) {
+void apply_link(const RemoteLink &link, const Settings &settings, CostModel &speeds) {
     const CostModel::Link known = speeds.far;
     if (link.link_class != LinkClass::tcp) speeds.far = rdma_link;
     speeds.far.alone.latency_ns += link.latency_ns;
@@ -200,7 +200,7 @@ void take_link(const FarLink &link, const Settings &settings, CostModel &speeds)
     speeds.far_rate_source = RateSource::stated;
 }
 
-std::optional<NearLink> near_link(const JobTopology &job) {
+std::optional<LocalLink> local_link(const JobTopology &job) {
     std::set<std::pair<uint32_t, uint32_t>> pairs;
     for (size_t rank = 1; rank < job.places.size(); rank++) {
         const uint32_t before = job.places[rank - 1], place = job.places[rank];
@@ -209,7 +209,7 @@ std::optional<NearLink> near_link(const JobTopology &job) {
     }
     if (pairs.empty()) return std::nullopt;
     const Capacities all(job.graph);
-    std::optional<NearLink> slowest;
+    std::optional<LocalLink> slowest;
     double least = std::numeric_limits<double>::infinity();
     bool are_known = true;
     for (const auto &[from, to] : pairs) {

@@ -73,24 +73,24 @@ std::optional<uint32_t> numa_number(const Graph &graph, uint32_t place);
 
 // The link between hosts. On each host with ranks the fastest NIC counts; over RDMA, NICs that are
 // as fast and nearest to other ranks count together with it. The slowest host decides.
-struct FarLink {
+struct RemoteLink {
     LinkClass link_class = LinkClass::tcp;
     std::optional<double> bytes_per_ns;      // nothing: a host's NICs give no rate
     std::optional<double> rank_bytes_per_ns; // the share of one rank; nothing: all
     double latency_ns = 0;                   // of the NICs' links, on top of the software's
 };
 // Returns nothing if all ranks are on one host.
-std::optional<FarLink> far_link(const JobTopology &job);
+std::optional<RemoteLink> remote_link(const JobTopology &job);
 // Replaces what the planner would assume. QCCL_LINK_RATE and QCCL_LINK_LATENCY take precedence.
-void take_link(const FarLink &link, const Settings &settings, CostModel &speeds);
+void apply_link(const RemoteLink &link, const Settings &settings, CostModel &speeds);
 
 // The slowest path between ranks of one host whose numbers follow each other.
-struct NearLink {
+struct LocalLink {
     LinkClass link_class = LinkClass::shared_memory;
     std::optional<double> bytes_per_ns; // nothing: unknown
 };
 // Returns nothing if no host has two such ranks.
-std::optional<NearLink> near_link(const JobTopology &job);
+std::optional<LocalLink> local_link(const JobTopology &job);
 // Returns the paths between the ranks of each host, if all ranks are on GPUs, and the uplinks of
 // the racks, if the hosts with ranks are in several racks.
 SharedLinks shared_links(const JobTopology &job);

@@ -36,20 +36,20 @@ struct GpuProcess {
     // Returns memory that was left earlier, or null if there is none of that size. `where` is the
     // number of a GPU, or a number that stands for host memory. If the result is null, space for
     // the caller's new piece is reserved, so that leave() cannot fail later.
-    std::byte *take_left(int where, size_t bytes) {
+    std::byte *acquire_pooled(int where, size_t bytes) {
         const std::lock_guard lock(pool_mutex_);
         PoolEntry &pooled = pool_[{where, bytes}];
-        if (pooled.left.empty()) {
-            pooled.left.reserve(++pooled.pieces);
+        if (pooled.free_pieces.empty()) {
+            pooled.free_pieces.reserve(++pooled.pieces);
             return nullptr;
         }
-        std::byte *const memory = pooled.left.back();
-        pooled.left.pop_back();
+        std::byte *const memory = pooled.free_pieces.back();
+        pooled.free_pieces.pop_back();
         return memory;
     }
-    void leave(int where, std::byte *memory, size_t bytes) {
+    void release_pooled(int where, std::byte *memory, size_t bytes) {
         const std::lock_guard lock(pool_mutex_);
-        pool_[{where, bytes}].left.push_back(memory);
+        pool_[{where, bytes}].free_pieces.push_back(memory);
     }
 
     const pid_t id = getpid();
@@ -63,7 +63,7 @@ private:
     // Pieces are kept because freeing memory waits for all work of all GPUs, and that work may
     // itself wait for the thread that frees.
     struct PoolEntry {
-        std::vector<std::byte *> left;
+        std::vector<std::byte *> free_pieces;
         size_t pieces = 0; // upper bound of the pieces that exist
     };
     // A driver's own threads leave pieces, too, and the driver's calls wait for those threads. No

@@ -25,7 +25,7 @@ using runtime::DeviceGuard;
 using runtime::Status;
 
 runtime::Stream own(GpuStream stream) { return reinterpret_cast<runtime::Stream>(stream); }
-runtime::Event own(GpuMark mark) { return reinterpret_cast<runtime::Event>(mark); }
+runtime::Event own(GpuEventHandle event) { return reinterpret_cast<runtime::Event>(event); }
 
 std::array<char, 8> vendor_name() {
     std::array<char, 8> name{};
@@ -51,15 +51,15 @@ public:
 
     Result<std::byte *> pool_acquire(size_t bytes) override;
     void pool_release(std::byte *memory, size_t bytes) override {
-        GpuProcess::current().leave(device_, memory, bytes);
+        GpuProcess::current().release_pooled(device_, memory, bytes);
     }
     Result<std::byte *> allocate_private(size_t bytes) override;
     void free_private(std::byte *memory) override {
         undo([&] { return runtime::free_in_order(memory, pool_, stream_); });
     }
-    Result<std::byte *> take_pinned(size_t bytes) override;
-    void leave_pinned(std::byte *memory, size_t bytes) override {
-        GpuProcess::current().leave(host_number, memory, bytes);
+    Result<std::byte *> acquire_pinned(size_t bytes) override;
+    void release_pinned(std::byte *memory, size_t bytes) override {
+        GpuProcess::current().release_pooled(host_number, memory, bytes);
     }
 
     Result<GpuPlace> find(const void *memory) const override;
@@ -118,24 +118,24 @@ public:
         return doing("wait for a stream", [&] { return runtime::synchronize(own(stream)); });
     }
 
-    Result<GpuMark> create_mark() override {
+    Result<GpuEventHandle> create_event() override {
         runtime::Event event{};
         QCCL_TRY(doing("create an event", [&] { return runtime::create(&event); }));
-        return reinterpret_cast<GpuMark>(event);
+        return reinterpret_cast<GpuEventHandle>(event);
     }
-    void destroy_mark(GpuMark mark) override {
-        undo([&] { return runtime::destroy(own(mark)); });
+    void destroy_event(GpuEventHandle event) override {
+        undo([&] { return runtime::destroy(own(event)); });
     }
-    Done set_mark(GpuMark mark, GpuStream stream) override {
-        return doing("record an event", [&] { return runtime::record(own(mark), own(stream)); });
+    Done record_event(GpuEventHandle event, GpuStream stream) override {
+        return doing("record an event", [&] { return runtime::record(own(event), own(stream)); });
     }
-    Done await_mark(GpuStream stream, GpuMark mark) override {
+    Done await_event(GpuStream stream, GpuEventHandle event) override {
         return doing("have a stream wait for an event",
-                     [&] { return runtime::await(own(stream), own(mark)); });
+                     [&] { return runtime::await(own(stream), own(event)); });
     }
-    Result<bool> has_passed(GpuMark mark) const override {
+    Result<bool> has_passed(GpuEventHandle event) const override {
         const DeviceGuard guard(device_);
-        const Status status = during(guard, [&] { return runtime::query(own(mark)); });
+        const Status status = during(guard, [&] { return runtime::query(own(event)); });
         if (runtime::is_ok(status)) return true;
         if (runtime::is_not_ready(status)) {
             runtime::forget(status);
@@ -145,11 +145,11 @@ public:
     }
 
     Result<uint32_t *> create_stream_wait() override {
-        QCCL_TRY(std::byte *const memory, take_pinned(sizeof(uint32_t)));
+        QCCL_TRY(std::byte *const memory, acquire_pinned(sizeof(uint32_t)));
         return reinterpret_cast<uint32_t *>(memory);
     }
     void destroy_stream_wait(uint32_t *wait) override {
-        leave_pinned(reinterpret_cast<std::byte *>(wait), sizeof *wait);
+        release_pinned(reinterpret_cast<std::byte *>(wait), sizeof *wait);
     }
     Done await_stream_wait(GpuStream stream, const uint32_t *wait, uint32_t value) override {
         return doing("have a stream wait for the host",
@@ -227,7 +227,7 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
 }
 
 Result<std::byte *> ModuleGpu::pool_acquire(size_t bytes) {
-    void *memory = GpuProcess::current().take_left(device_, bytes);
+    void *memory = GpuProcess::current().acquire_pooled(device_, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
     return cleared(memory, bytes, [&](std::byte *start) { pool_release(start, bytes); });
@@ -240,8 +240,8 @@ Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
     return cleared(memory, bytes, [&](std::byte *start) { free_private(start); });
 }
 
-Result<std::byte *> ModuleGpu::take_pinned(size_t bytes) {
-    void *memory = GpuProcess::current().take_left(host_number, bytes);
+Result<std::byte *> ModuleGpu::acquire_pinned(size_t bytes) {
+    void *memory = GpuProcess::current().acquire_pooled(host_number, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory of the host",
                        [&] { return runtime::allocate_pinned(&memory, bytes); }));

@@ -71,14 +71,14 @@ Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu, StreamPriority pri
 }
 
 Result<GpuEvent> GpuEvent::create(std::shared_ptr<Gpu> gpu) {
-    QCCL_TRY(const GpuMark mark, gpu->create_mark());
+    QCCL_TRY(const GpuEventHandle mark, gpu->create_event());
     GpuEvent own;
     own.mark_ = {mark, {std::move(gpu)}};
     return own;
 }
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<Gpu> gpu, size_t bytes) {
-    QCCL_TRY(std::byte *const memory, gpu->take_pinned(bytes));
+    QCCL_TRY(std::byte *const memory, gpu->acquire_pinned(bytes));
     PinnedMemory own;
     own.memory_ = {memory, {std::move(gpu), bytes}};
     return own;

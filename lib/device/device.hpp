@@ -86,18 +86,18 @@ public:
     static Result<GpuEvent> create(std::shared_ptr<Gpu> gpu);
 
     // Records the event behind everything that `stream` has been given so far.
-    Done set(GpuStream stream) { return gpu().set_mark(mark_.get(), stream); }
+    Done set(GpuStream stream) { return gpu().record_event(mark_.get(), stream); }
     // Makes `stream` wait for the event.
-    Done hold(GpuStream stream) const { return gpu().await_mark(stream, mark_.get()); }
+    Done hold(GpuStream stream) const { return gpu().await_event(stream, mark_.get()); }
     Result<bool> has_passed() const { return gpu().has_passed(mark_.get()); }
 
 private:
     struct End {
         std::shared_ptr<Gpu> gpu;
-        void operator()(GpuMark mark) const { gpu->destroy_mark(mark); }
+        void operator()(GpuEventHandle event) const { gpu->destroy_event(event); }
     };
     Gpu &gpu() const { return *mark_.get_deleter().gpu; }
-    std::unique_ptr<GpuMarkHandle, End> mark_;
+    std::unique_ptr<GpuEventObject, End> mark_;
 };
 
 // Host memory that a GPU reaches too, and that its destructor gives back.
@@ -111,7 +111,7 @@ private:
     struct End {
         std::shared_ptr<Gpu> gpu;
         size_t bytes;
-        void operator()(std::byte *memory) const { gpu->leave_pinned(memory, bytes); }
+        void operator()(std::byte *memory) const { gpu->release_pinned(memory, bytes); }
     };
     std::unique_ptr<std::byte, End> memory_;
 };

@@ -19,11 +19,11 @@
 namespace qccl {
 
 // The vendor's own handles. A stream is the handle that the vendor's API gives its users; null is
-// the default stream. A mark is an event.
+// the default stream.
 struct GpuStreamHandle;
 using GpuStream = GpuStreamHandle *;
-struct GpuMarkHandle;
-using GpuMark = GpuMarkHandle *;
+struct GpuEventObject;
+using GpuEventHandle = GpuEventObject *;
 
 // Priority of a stream among all work of a GPU.
 enum class StreamPriority : uint8_t {
@@ -89,8 +89,8 @@ public:
     virtual Result<std::byte *> pool_acquire(size_t bytes) = 0;
     virtual void pool_release(std::byte *memory, size_t bytes) = 0;
     // The same for host memory that the GPU reaches.
-    virtual Result<std::byte *> take_pinned(size_t bytes) = 0;
-    virtual void leave_pinned(std::byte *memory, size_t bytes) = 0;
+    virtual Result<std::byte *> acquire_pinned(size_t bytes) = 0;
+    virtual void release_pinned(std::byte *memory, size_t bytes) = 0;
     // Memory of this process alone. Neither call waits for streams of others.
     virtual Result<std::byte *> allocate_private(size_t bytes) = 0;
     virtual void free_private(std::byte *memory) = 0;
@@ -133,15 +133,16 @@ public:
 
     // ---- Marks (events): they record the point that a stream has reached.
 
-    virtual Result<GpuMark> create_mark() = 0;
-    virtual void destroy_mark(GpuMark mark) = 0;
-    virtual Done set_mark(GpuMark mark, GpuStream stream) = 0; // replaces the point recorded before
-    // The stream waits until the recorded point is reached. A mark that is set in a capturing
-    // stream belongs to that capture only.
-    virtual Done await_mark(GpuStream stream, GpuMark mark) = 0;
+    virtual Result<GpuEventHandle> create_event() = 0;
+    virtual void destroy_event(GpuEventHandle event) = 0;
+    virtual Done record_event(GpuEventHandle event,
+                              GpuStream stream) = 0; // replaces the point recorded before
+    // The stream waits until the recorded point is reached. An event that is recorded in a
+    // capturing stream belongs to that capture only.
+    virtual Done await_event(GpuStream stream, GpuEventHandle event) = 0;
     // Returns true if the recorded point is reached. An error means that earlier work of the stream
     // has failed.
-    virtual Result<bool> has_passed(GpuMark mark) const = 0;
+    virtual Result<bool> has_passed(GpuEventHandle event) const = 0;
 
     // ---- Stream waits: host words that a stream waits for without the help of a thread. Only if
     // traits().has_stream_waits.

@@ -129,7 +129,7 @@ Done SurvivorExchange::exchange(MemberGroup &group, std::span<const std::byte> m
                 QCCL_TRY(has[i], take_share(group, member, {all + i * stride, mine.size()}));
             }
             if (has[i])
-                found.meet(member, peer_table_.rank);
+                found.note_arrival(member, peer_table_.rank);
             else if (gone_[member])
                 return lost(group, member);
             else
@@ -444,7 +444,7 @@ Result<ArrivalState> SurvivorExchange::count(const MemberGroup &group, const Vot
         const auto vote = member == peer_table_.rank ? vote_of(member) : votes[i];
         const bool has_come = vote && vote->number == agreements_ + 1 &&
                               vote->attempt == attempt_ && !vote->is_given_up;
-        if (has_come) found.meet(member, peer_table_.rank);
+        if (has_come) found.note_arrival(member, peer_table_.rank);
         if (!has_come || vote->leader != leader) found.miss(member);
         if (!has_come) continue;
         proposals.push_back({.rank = member, .payload = vote->payload});

@@ -53,7 +53,7 @@ struct ArrivalState {
     bool is_led = false;             // a member that has come is lower than this rank
 
     void miss(uint32_t member) { missing = std::min(missing.value_or(member), member); }
-    void meet(uint32_t member, uint32_t own_rank) { is_led |= member < own_rank; }
+    void note_arrival(uint32_t member, uint32_t own_rank) { is_led |= member < own_rank; }
 };
 
 // One wait, which begins now.

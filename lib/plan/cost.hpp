@@ -154,7 +154,7 @@ struct CostModel {
 
     bool is_far_rate_known() const { return far_rate_source != RateSource::assumed; }
     bool shares_cores() const { return ranks_per_core > 1; }
-    const LinkSpeeds &far_link() const { return shares_cores() ? far.shared : far.alone; }
+    const LinkSpeeds &remote_link() const { return shares_cores() ? far.shared : far.alone; }
 
     bool operator==(const CostModel &) const = default;
 };

@@ -139,7 +139,7 @@ void add_hosts(std::string &text, const Partition &hosts, const PlannerInputs &i
     const CostModel &speeds = inputs.speeds;
     append(text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
            hosts.groups(), print_sizes(hosts).c_str(),
-           print_time(speeds.far_link().latency_ns).c_str(),
+           print_time(speeds.remote_link().latency_ns).c_str(),
            speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns,
            speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
     if (const RackLines *const lines = inputs.links.racks.get())
@@ -350,7 +350,7 @@ Json machine_of(const Explanation &all) {
     json["host_rate_source"] = counted(name(speeds.far_rate_source));
     if (const RackLines *const lines = all.inputs.links.racks.get())
         json["rack_GBps"] = *lines->slowest_bytes_per_ns();
-    json["host_latency_us"] = counted(speeds.far_link().latency_ns / ns_per_us);
+    json["host_latency_us"] = counted(speeds.remote_link().latency_ns / ns_per_us);
     return json;
 }
 

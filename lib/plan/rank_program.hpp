@@ -151,7 +151,7 @@ struct WireOrigin {
 
 class SimulatedRank {
 public:
-    // As in the engine's PipelineSlot.
+    // As in the engine's PipelineLane.
     static constexpr uint32_t window = 64;
 
     struct Choice {

@@ -168,8 +168,8 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
                            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
     machine.places = make_rank_topology(location(job), rings_of(job));
-    machine.far = far_link(job);
-    machine.near = near_link(job);
+    machine.far = remote_link(job);
+    machine.near = local_link(job);
     machine.has_gpus = are_on_gpus(job);
     machine.topology = std::make_shared<const JobTopology>(std::move(job));
     return {};
@@ -181,7 +181,7 @@ static Done take_hosts(const MachineQuestion &question, Machine &machine) {
     if (question.ranks != 0 && machine.ranks != question.ranks)
         return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
                            machine.ranks, question.ranks);
-    if (machine.hosts() > 1) machine.far = FarLink();
+    if (machine.hosts() > 1) machine.far = RemoteLink();
     return {};
 }
 
@@ -243,7 +243,7 @@ static CostModel speeds_of(const Machine &machine) {
                            ? gpu_speeds(machine)
                            : cost_model_by(machine.settings, machine.ranks_per_core,
                                            CodecRates::of_tier(name(best_kernels().tier)));
-    if (machine.far) take_link(*machine.far, machine.settings, speeds);
+    if (machine.far) apply_link(*machine.far, machine.settings, speeds);
     if (machine.measured && !machine.has_gpus)
         machine.measured->figures.apply(machine.settings, speeds);
     if (machine.hosts() > 1) return speeds;

@@ -52,8 +52,8 @@ struct Machine {
     uint32_t ranks = 0;
     std::shared_ptr<const RankTopology> places = nullptr;  // null: all ranks are on one node
     std::shared_ptr<const JobTopology> topology = nullptr; // null: only hosts are known
-    std::optional<FarLink> far = {};                       // nothing: all ranks are on one host
-    std::optional<NearLink> near = {};                     // nothing: no topology describes it
+    std::optional<RemoteLink> far = {};                    // nothing: all ranks are on one host
+    std::optional<LocalLink> near = {};                    // nothing: no topology describes it
     bool has_gpus = false;                                 // each rank has its own GPU
     std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own core
     bool hosts_share_cores = false;   // `cores` counts the cores of all hosts together

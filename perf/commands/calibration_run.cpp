@@ -111,7 +111,7 @@ Result<Machine> machine_of(RankGroup &rank_group) {
     take_cores(all, machine);
     if (hosts.size() > 1) {
         machine.places = std::make_shared<const RankTopology>(std::move(spots));
-        machine.far = FarLink();
+        machine.far = RemoteLink();
     }
     return machine;
 }

@@ -233,12 +233,12 @@ void Bench::compare_plain(DataType type, uint64_t count) {
 void nothing_waits_for_a_blocked_stream() {
     if (!tested->traits().has_stream_waits) return;
     const auto gate = tested->create_stream_wait();
-    const auto mark = tested->create_mark();
+    const auto mark = tested->create_event();
     CHECK(gate && mark);
     {
         const Stream waiting, stream;
         CHECK_OK(tested->await_stream_wait(waiting.get(), *gate, 1));
-        CHECK_OK(tested->set_mark(*mark, waiting.get()));
+        CHECK_OK(tested->record_event(*mark, waiting.get()));
         for (const size_t bytes : {size_t{1} << 10, size_t{64} << 20, size_t{1} << 20}) {
             const std::vector<std::byte> values(bytes, std::byte{3});
             GuardedMemory memory(stream, bytes);
@@ -256,7 +256,7 @@ void nothing_waits_for_a_blocked_stream() {
         std::atomic_ref(**gate).store(1);
         waiting.wait();
     }
-    tested->destroy_mark(*mark);
+    tested->destroy_event(*mark);
     tested->destroy_stream_wait(*gate);
 }
 
@@ -360,7 +360,7 @@ public:
     ~Requests() {
         for (const GpuStream stream : streams_) tested->destroy_stream(stream);
         tested->pool_release(shared_, large);
-        tested->leave_pinned(pinned_, small);
+        tested->release_pinned(pinned_, small);
     }
 
 private:
@@ -376,7 +376,7 @@ private:
     }
     std::vector<Operation> for_calls() {
         return {
-            {"create an event", true, [this] { mark_ = made(tested->create_mark()); }},
+            {"create an event", true, [this] { mark_ = made(tested->create_event()); }},
             {"allocate 4 KiB", true, [this] { few_ = made(tested->allocate_private(small)); }},
             {"allocate 64 MiB", true, [this] { many_ = made(tested->allocate_private(large)); }},
             {"free 4 KiB", true, [this] { tested->free_private(few_); }},
@@ -390,12 +390,12 @@ private:
             {"create a stream", false, [this] { create_streams(1); }},
             {"create 16 more streams", false, [this] { create_streams(16); }},
             {"allocate pinned memory", false,
-             [this] { pinned_ = made(tested->take_pinned(small)); }},
+             [this] { pinned_ = made(tested->acquire_pinned(small)); }},
             {"allocate shared memory", false,
              [this] { shared_ = made(tested->pool_acquire(large)); }},
             {"name it", false, [this] { (void)tested->name_memory(shared_, large); }},
             {"open the GPU", false, [] { CHECK_OK(open_gpu(tested->traits().name)); }},
-            {"destroy an event", false, [this] { tested->destroy_mark(mark_); }},
+            {"destroy an event", false, [this] { tested->destroy_event(mark_); }},
             {"destroy a stream", false,
              [this] {
                  tested->destroy_stream(streams_.back());
@@ -406,7 +406,7 @@ private:
 
     std::vector<std::byte> host_ = std::vector<std::byte>(size_t{8} << 20);
     std::vector<GpuStream> streams_;
-    GpuMark mark_ = nullptr;
+    GpuEventHandle mark_ = nullptr;
     std::byte *few_ = nullptr, *many_ = nullptr, *shared_ = nullptr, *pinned_ = nullptr;
 };
 

@@ -174,7 +174,7 @@ void nobody_leaves_a_barrier_before_all_have_come() {
                 const auto program =
                     compile_for(call, rank, {.eager_slot_bytes = eager_slot_bytes});
                 CHECK_OK(program);
-                CHECK_EQ(program->bound.has_value(), eager_slot_bytes != 0);
+                CHECK_EQ(program->fast_path.has_value(), eager_slot_bytes != 0);
                 for (call.number = 1; call.number <= 50; call.number++) {
                     arrivals++;
                     CHECK_OK(cluster.run(rank, call, *program, {}, false));

@@ -55,21 +55,21 @@ void counts_the_bytes_that_travel() {
 void plain_lines_carry_values_alone() {
     const Program program =
         compiled(call_of("oneshot", "none", 100, 4), 1, {.eager_slot_bytes = size_t{4} << 10});
-    CHECK(program.bound.has_value());
-    CHECK_EQ(program.bound->eager_slot_bytes, 400U);
+    CHECK(program.fast_path.has_value());
+    CHECK_EQ(program.fast_path->eager_slot_bytes, 400U);
     CHECK_EQ(program.wire_bytes, 3U * 400);
     const Program encoded =
         compiled(call_of("oneshot", "int8", 100, 4), 1, {.eager_slot_bytes = size_t{4} << 10});
-    CHECK_EQ(encoded.bound->eager_slot_bytes,
+    CHECK_EQ(encoded.fast_path->eager_slot_bytes,
              encoded_bytes(encoded.work.codec, DataType::float32, 100));
-    CHECK_EQ(encoded.wire_bytes, 3 * encoded.bound->eager_slot_bytes);
+    CHECK_EQ(encoded.wire_bytes, 3 * encoded.fast_path->eager_slot_bytes);
 }
 
 void what_does_not_fit_a_line_takes_mailboxes() {
     for (const uint64_t count : {1024, 1025}) {
         const Program program = compiled(call_of("oneshot", "none", count, 2), 0,
                                          {.eager_slot_bytes = size_t{4} << 10});
-        CHECK_EQ(program.bound.has_value(), count == 1024);
+        CHECK_EQ(program.fast_path.has_value(), count == 1024);
     }
 }
 
@@ -87,9 +87,9 @@ void two_exchanges_go_over_lines_that_may_have_them() {
                 call.collective = expected.collective;
                 const Program program = compiled(
                     call, rank, {.eager_slot_bytes = size_t{4} << 10, .eager_exchanges = 2});
-                CHECK(program.bound.has_value());
-                CHECK_EQ(program.bound->exchanges(), expected.exchanges);
-                for (const auto &stage : program.bound->stages) CHECK(!stage.empty());
+                CHECK(program.fast_path.has_value());
+                CHECK_EQ(program.fast_path->exchanges(), expected.exchanges);
+                for (const auto &stage : program.fast_path->stages) CHECK(!stage.empty());
             }
 }
 

@@ -265,16 +265,16 @@ static void a_gpu_works_while_others_capture() {
     const StreamHandle stream;
     const auto gpu = open_gpu(0);
     begin(stream, qcclEmulatedCaptureModeGlobal);
-    const auto mark = gpu->create_mark();
+    const auto mark = gpu->create_event();
     const auto own = gpu->create_stream(qccl::StreamPriority::usual);
     CHECK(mark && own);
     for (const auto allocate :
-         {&qccl::Gpu::pool_acquire, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
+         {&qccl::Gpu::pool_acquire, &qccl::Gpu::allocate_private, &qccl::Gpu::acquire_pinned}) {
         const auto memory = (gpu.get()->*allocate)(100);
         CHECK_OK(memory);
         CHECK_OK(gpu->find(*memory));
         CHECK_OK(gpu->copy(*own, *memory, *memory, 50));
-        CHECK_OK(gpu->set_mark(*mark, *own));
+        CHECK_OK(gpu->record_event(*mark, *own));
         CHECK_OK(gpu->has_passed(*mark));
         CHECK_OK(gpu->synchronize(*own));
         if (allocate == &qccl::Gpu::pool_acquire)
@@ -282,7 +282,7 @@ static void a_gpu_works_while_others_capture() {
         else if (allocate == &qccl::Gpu::allocate_private)
             gpu->free_private(*memory);
         else
-            gpu->leave_pinned(*memory, 100);
+            gpu->release_pinned(*memory, 100);
     }
     std::vector<std::byte> mine(100);
     CHECK_OK(gpu->pin(mine.data(), mine.size()));
@@ -308,7 +308,7 @@ static void a_gpu_works_while_others_capture() {
     DO(StreamSynchronize(stream));
     CHECK_EQ(text, "x");
     gpu->destroy_stream_wait(*blocked);
-    gpu->destroy_mark(*mark);
+    gpu->destroy_event(*mark);
     gpu->destroy_stream(*own);
 }
 

@@ -195,20 +195,20 @@ static Done do_everything(const GpuMemoryName &name) {
     std::vector<std::byte> mine(64);
     std::byte *named = nullptr, *alone = nullptr, *pinned = nullptr, *mapped = nullptr;
     GpuStream stream = nullptr;
-    GpuMark mark = nullptr;
+    GpuEventHandle mark = nullptr;
     uint32_t *blocked = nullptr;
     bool is_pinned = false;
     const auto work = [&]() -> Done {
         QCCL_TRY(named, gpu->pool_acquire(64));
         QCCL_TRY(alone, gpu->allocate_private(64));
-        QCCL_TRY(pinned, gpu->take_pinned(64));
+        QCCL_TRY(pinned, gpu->acquire_pinned(64));
         QCCL_TRY(gpu->pin(mine.data(), mine.size()));
         is_pinned = true;
         QCCL_TRY(const GpuMemoryName own, gpu->name_memory(named, 64));
         QCCL_TRY(gpu->map(own));
         QCCL_TRY(mapped, gpu->map(name));
         QCCL_TRY(stream, gpu->create_stream(qccl::StreamPriority::usual));
-        QCCL_TRY(mark, gpu->create_mark());
+        QCCL_TRY(mark, gpu->create_event());
         QCCL_TRY(blocked, gpu->create_stream_wait());
         *blocked = 1;
         QCCL_TRY(gpu->has_greatest_priority(stream));
@@ -218,18 +218,18 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(gpu->launch(stream, KernelId::fold_float, 1, Batch{}));
         QCCL_TRY(gpu->call_host(
             stream, [](void *) {}, nullptr));
-        QCCL_TRY(gpu->set_mark(mark, stream));
-        QCCL_TRY(gpu->await_mark(stream, mark));
+        QCCL_TRY(gpu->record_event(mark, stream));
+        QCCL_TRY(gpu->await_event(stream, mark));
         QCCL_TRY(gpu->synchronize(stream));
         return outcome(gpu->has_passed(mark));
     };
     const Done done = work();
     if (mapped) gpu->unmap(name, mapped);
     if (blocked) gpu->destroy_stream_wait(blocked);
-    if (mark) gpu->destroy_mark(mark);
+    if (mark) gpu->destroy_event(mark);
     if (stream) gpu->destroy_stream(stream);
     if (is_pinned) gpu->unpin(mine.data());
-    if (pinned) gpu->leave_pinned(pinned, 64);
+    if (pinned) gpu->release_pinned(pinned, 64);
     if (alone) gpu->free_private(alone);
     if (named) gpu->pool_release(named, 64);
     return done;

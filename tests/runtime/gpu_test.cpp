@@ -106,7 +106,7 @@ static void memory_of_each_kind_is_zeroed_and_found() {
     const Ledger ledger;
     for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{100000}}) {
         const auto named = gpu->pool_acquire(bytes), alone = gpu->allocate_private(bytes),
-                   pinned = gpu->take_pinned(bytes);
+                   pinned = gpu->acquire_pinned(bytes);
         CHECK(named && alone && pinned);
         for (std::byte *const memory : {*named, *alone, *pinned}) {
             CHECK(is_zero(memory, bytes));
@@ -119,7 +119,7 @@ static void memory_of_each_kind_is_zeroed_and_found() {
         }
         gpu->pool_release(*named, bytes);
         gpu->free_private(*alone);
-        gpu->leave_pinned(*pinned, bytes);
+        gpu->release_pinned(*pinned, bytes);
     }
     int local = 0;
     const auto place = gpu->find(&local);
@@ -217,7 +217,7 @@ static void marks_tell_when_a_stream_has_come_by() {
     const Ledger ledger;
     {
         const Stream stream(*gpu);
-        const auto mark = gpu->create_mark();
+        const auto mark = gpu->create_event();
         const auto gate = gpu->create_stream_wait();
         CHECK(mark && gate);
         const auto passed = [&] {
@@ -230,7 +230,7 @@ static void marks_tell_when_a_stream_has_come_by() {
         const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
         CHECK_OK(gpu->await_stream_wait(stream.handle, *gate, 1));
         CHECK_OK(gpu->call_host(stream.handle, tell, &is_through));
-        CHECK_OK(gpu->set_mark(*mark, stream.handle));
+        CHECK_OK(gpu->record_event(*mark, stream.handle));
         nap();
         CHECK(!passed());
         CHECK(!is_through);
@@ -238,7 +238,7 @@ static void marks_tell_when_a_stream_has_come_by() {
         CHECK_OK(gpu->synchronize(stream.handle));
         CHECK(is_through);
         CHECK(passed());
-        gpu->destroy_mark(*mark);
+        gpu->destroy_event(*mark);
         gpu->destroy_stream_wait(*gate);
     }
     ledger.check(1); // a stream wait
@@ -251,7 +251,7 @@ static void gates_count_beyond_zero() {
     CHECK_OK(gate);
     CHECK_EQ(**gate, 0U);
     std::atomic_ref word(**gate);
-    const auto mark = gpu->create_mark();
+    const auto mark = gpu->create_event();
     CHECK_OK(mark);
     struct Case {
         uint32_t word, value;
@@ -262,7 +262,7 @@ static void gates_count_beyond_zero() {
           Case{0xFFFFFFFF, 0, false}, Case{0x7FFFFFFF, 0, true}}) {
         word.store(c.word);
         CHECK_OK(gpu->await_stream_wait(stream.handle, *gate, c.value));
-        CHECK_OK(gpu->set_mark(*mark, stream.handle));
+        CHECK_OK(gpu->record_event(*mark, stream.handle));
         if (!c.opens) {
             nap();
             const auto is = gpu->has_passed(*mark);
@@ -272,7 +272,7 @@ static void gates_count_beyond_zero() {
         }
         CHECK_OK(gpu->synchronize(stream.handle));
     }
-    gpu->destroy_mark(*mark);
+    gpu->destroy_event(*mark);
     gpu->destroy_stream_wait(*gate);
 }
 
@@ -320,7 +320,7 @@ static void a_failed_kernel_fails_its_stream() {
     const auto gpu = open_gpu(0);
     const Stream stream(*gpu), other(*gpu), third(*gpu);
     std::vector<float> pageable(100);
-    const auto mark = gpu->create_mark();
+    const auto mark = gpu->create_event();
     CHECK_OK(mark);
     static bool is_called = false;
     CHECK_OK(gpu->launch(stream.handle, KernelId::fold_float, 1,
@@ -334,9 +334,9 @@ static void a_failed_kernel_fails_its_stream() {
              "reach");
     CHECK(!is_called);
     CHECK(!gpu->synchronize(stream.handle)); // permanently
-    CHECK(!gpu->set_mark(*mark, stream.handle));
+    CHECK(!gpu->record_event(*mark, stream.handle));
     CHECK_OK(gpu->synchronize(third.handle));
-    gpu->destroy_mark(*mark);
+    gpu->destroy_event(*mark);
 
     const Ledger ledger;
     qcclEmulatedFailWork(1, qcclEmulatedErrorLaunchFailure); // the clearing

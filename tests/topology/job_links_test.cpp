@@ -29,32 +29,32 @@ JobTopology job_of(const char *text, uint32_t ranks = 0) {
 double net(LinkClass link_class, double rate) { return rate * row(link_class).efficiency; }
 
 void the_slowest_host_sets_the_rate() {
-    const auto rate_of = [](const char *text) { return far_link(job_of(text))->bytes_per_ns; };
+    const auto rate_of = [](const char *text) { return remote_link(job_of(text))->bytes_per_ns; };
     const double fast = net(LinkClass::rdma, 12.5), slow = net(LinkClass::tcp, 1.25);
     CHECK(rate_of("2 x node(nic:12.5 nic:1.25)") == fast);
     CHECK(rate_of("2 x node(nic:1.25 nic:12.5)") == fast);
     CHECK(rate_of("2 x node(2 numa nic:1.25 nic:12.5)") == fast);
     CHECK(rate_of("2 x node(2 numa nic:12.5 nic:1.25)") == fast);
     CHECK(rate_of("node(nic:12.5 nic:1.25) + node(nic:1.25)") == slow);
-    CHECK(far_link(job_of("2 x node() net:12.5"))->link_class == LinkClass::rdma);
-    CHECK(far_link(job_of("node(nic:12.5) + node(nic:1.25)"))->link_class == LinkClass::tcp);
-    CHECK(!far_link(job_of("1 x node(2 numa nic:12.5)")));
+    CHECK(remote_link(job_of("2 x node() net:12.5"))->link_class == LinkClass::rdma);
+    CHECK(remote_link(job_of("node(nic:12.5) + node(nic:1.25)"))->link_class == LinkClass::tcp);
+    CHECK(!remote_link(job_of("1 x node(2 numa nic:12.5)")));
 }
 
 // Each rank has a NIC of its own, as long as there are enough.
 void nics_that_ranks_are_near_to_count_together() {
     const double one = net(LinkClass::rdma, 50);
     const auto rate_of = [](const char *text, uint32_t ranks) {
-        return far_link(job_of(text, ranks))->bytes_per_ns;
+        return remote_link(job_of(text, ranks))->bytes_per_ns;
     };
     CHECK(rate_of("2 x node(8 gpu) net:50x8", 16) == 8 * one);
     CHECK(rate_of("2 x node(8 gpu) net:50x2", 16) == 2 * one);
     CHECK(rate_of("2 x node(8 gpu) net:50", 16) == one);
     CHECK(rate_of("2 x node(2 numa) net:1.25x2", 4) == net(LinkClass::tcp, 1.25));
     CostModel speeds;
-    take_link(*far_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
+    apply_link(*remote_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 8 * one && speeds.far_rank_bytes_per_ns == one);
-    CHECK(!far_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
+    CHECK(!remote_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
     // A NIC whose rate is unknown counts for nothing.
     JobTopology job = job_of("2 x node(2 gpu) net:50x2");
     Graph graph;
@@ -66,29 +66,29 @@ void nics_that_ranks_are_near_to_count_together() {
         graph.connect(link);
     }
     job.graph = graph;
-    CHECK(far_link(job)->bytes_per_ns == one);
+    CHECK(remote_link(job)->bytes_per_ns == one);
 }
 
 void hosts_without_ranks_do_not_count() {
     const JobTopology job =
         job_of("node(1 gpu nic:12.5) + node(1 gpu nic:12.5) + node(1 gpu nic:1.25)", 2);
-    CHECK(far_link(job)->bytes_per_ns == net(LinkClass::rdma, 12.5));
+    CHECK(remote_link(job)->bytes_per_ns == net(LinkClass::rdma, 12.5));
 }
 
 void a_rate_that_no_nic_says_is_unknown() {
     const Graph machine = *parse_synthetic("node(2 core)");
     const Graph known = *parse_synthetic("node(2 core nic:1.25)");
     const std::vector<JobMachine> machines = {{&known, "a", ""}, {&machine, "b", ""}};
-    const auto link = far_link(job_on(JobGraph(machines).take()));
+    const auto link = remote_link(job_on(JobGraph(machines).take()));
     CHECK(link && !link->bytes_per_ns && link->link_class == LinkClass::tcp);
     CostModel speeds;
-    take_link(*link, {}, speeds);
+    apply_link(*link, {}, speeds);
     CHECK(speeds == CostModel());
 }
 
 void tcp_keeps_the_planners_figures_but_for_the_rate() {
     CostModel speeds, expected;
-    take_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
+    apply_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
     expected.far_bytes_per_ns = 1.25;
     expected.far_rate_source = RateSource::stated;
     CHECK(speeds == expected);
@@ -96,7 +96,7 @@ void tcp_keeps_the_planners_figures_but_for_the_rate() {
 
 void rdma_moves_bytes_without_the_processor() {
     CostModel speeds;
-    take_link({LinkClass::rdma, 46, {}, 600}, {}, speeds);
+    apply_link({LinkClass::rdma, 46, {}, 600}, {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 46);
     CHECK(speeds.far.alone.byte_ns < CostModel().far.alone.byte_ns / 10);
     CHECK(speeds.far.alone.latency_ns == 3600);
@@ -107,23 +107,23 @@ void settings_stand() {
     settings.link_rate = 1000000000;
     settings.link_latency = std::chrono::microseconds(7);
     CostModel speeds = cost_model_by(settings, 1, {});
-    take_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
+    apply_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
     CHECK(speeds.far_bytes_per_ns == 1);
     CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);
 }
 
 void the_slowest_neighbours_set_the_pace_in_a_host() {
-    const auto gpus = near_link(job_of("2 x node(4 gpu nvlink:450) net:50"));
+    const auto gpus = local_link(job_of("2 x node(4 gpu nvlink:450) net:50"));
     CHECK(gpus->link_class == LinkClass::nvlink);
     CHECK(std::abs(*gpus->bytes_per_ns - net(LinkClass::nvlink, 150)) < 1e-9);
-    const auto switched = near_link(job_of("node(8 gpu nvswitch:450)"));
+    const auto switched = local_link(job_of("node(8 gpu nvswitch:450)"));
     CHECK(switched->link_class == LinkClass::nvswitch);
-    const auto unknown = near_link(job_of("node(2 gpu)"));
+    const auto unknown = local_link(job_of("node(2 gpu)"));
     CHECK(unknown->link_class == LinkClass::pcie && !unknown->bytes_per_ns);
-    const auto packages = near_link(job_of("node(2 package interconnect:50 memory:100)"));
+    const auto packages = local_link(job_of("node(2 package interconnect:50 memory:100)"));
     CHECK(packages->link_class == LinkClass::cpu_interconnect);
     CHECK(std::abs(*packages->bytes_per_ns - net(LinkClass::cpu_interconnect, 50)) < 1e-9);
-    CHECK(!near_link(job_of("2 x node() net:50")));
+    CHECK(!local_link(job_of("2 x node() net:50")));
 }
 
 void links_between_gpus_are_known_by_pair() {

@@ -14,14 +14,14 @@ using namespace qccl;
 
 namespace {
 
-NodeTopologyRef node_of(const Graph &graph) {
-    auto node = read_node_topology(print_graph_text(graph));
+MachineTopologyRef node_of(const Graph &graph) {
+    auto node = read_machine_topology(print_graph_text(graph));
     CHECK_OK(node);
     return *node;
 }
 
 // Returns a machine with `packages` packages, none of them with a processor of this machine.
-NodeTopologyRef node_with(uint32_t packages) {
+MachineTopologyRef node_with(uint32_t packages) {
     HwlocObject root;
     for (uint32_t i = 0; i < packages; i++) {
         CpuSet cpus;
@@ -74,11 +74,11 @@ private:
     std::vector<RankHost> hosts_;
 
 public:
-    std::vector<NodeTopologyRef> known; // by rank
-    std::vector<std::string> gpus;      // their bus ids; empty: no rank has a GPU
+    std::vector<MachineTopologyRef> known; // by rank
+    std::vector<std::string> gpus;         // their bus ids; empty: no rank has a GPU
     std::vector<std::vector<std::byte>> memory;
     std::vector<Result<AgreedTopology>> results;
-    std::vector<NodeTopologyRef> nodes = std::vector<NodeTopologyRef>(hosts_.size());
+    std::vector<MachineTopologyRef> nodes = std::vector<MachineTopologyRef>(hosts_.size());
 };
 
 void check_alike(const Job &job, uint32_t ranks) {
@@ -162,13 +162,13 @@ void a_topology_that_has_no_room_gives_way_to_a_plain_machine() {
 
 void texts_of_other_ranks_are_hostile() {
     const std::string good = node_with(2)->text;
-    CHECK(read_node_topology(good));
+    CHECK(read_machine_topology(good));
     for (size_t bytes = 0; bytes + 1 < good.size(); bytes += 5) {
-        const auto cut = read_node_topology(good.substr(0, bytes));
+        const auto cut = read_machine_topology(good.substr(0, bytes));
         CHECK(!cut || (*cut)->graph.vertices().size() <= 5);
         std::string flipped = good;
         flipped[bytes] = static_cast<char>(flipped[bytes] ^ 0x15);
-        const auto other = read_node_topology(flipped);
+        const auto other = read_machine_topology(flipped);
         CHECK(!other || check((*other)->graph, "flipped"));
     }
 }

@@ -28,87 +28,87 @@ namespace {
 // Never destroyed, because a process may fork while it ends. The mutex is held while hwloc loads,
 // and a fork takes the mutex first, because a child forked meanwhile would find hwloc's own locks
 // held for ever.
-struct KnownNode {
+struct KnownMachine {
     std::mutex mutex;
-    NodeQuestion question;
-    NodeTopologyRef topology;
+    MachineRequest question;
+    MachineTopologyRef topology;
 };
 
-KnownNode &known_node() {
-    static KnownNode *const known = [] {
-        pthread_atfork([] { known_node().mutex.lock(); }, [] { known_node().mutex.unlock(); },
-                       [] { known_node().mutex.unlock(); });
-        return new KnownNode;
+KnownMachine &known_machine() {
+    static KnownMachine *const known = [] {
+        pthread_atfork([] { known_machine().mutex.lock(); }, [] { known_machine().mutex.unlock(); },
+                       [] { known_machine().mutex.unlock(); });
+        return new KnownMachine;
     }();
     return *known;
 }
 
-NodeTopology with_text(const Graph &graph) {
-    NodeTopology topology{.graph = named(graph, ""), .text = {}};
+MachineTopology with_text(const Graph &graph) {
+    MachineTopology topology{.graph = named(graph, ""), .text = {}};
     topology.text = print_graph_text(topology.graph);
     topology.hash = hash_text(topology.text);
     return topology;
 }
 
-NodeTopologyRef discover_node(const NodeQuestion &question) {
+MachineTopologyRef discover_topology(const MachineRequest &question) {
     DiscoveredMachine machine =
         discover_machine(question.has_gpus ? GpuLinks::asked_for : GpuLinks::left_out);
     NetworkChoice choice = question.network;
     // A setting that names no interface is refused later, when the ranks connect.
     if (const auto endpoints = choose_endpoints(question.interfaces))
         choice.interfaces = interfaces_with(*endpoints);
-    NodeTopology topology = with_text(connect_to_network(machine.graph, list_ports(), choice));
+    MachineTopology topology = with_text(connect_to_network(machine.graph, list_ports(), choice));
     topology.warning = std::move(machine.warning);
     topology.origin = std::move(machine.instead_of_hardware);
-    return std::make_shared<const NodeTopology>(std::move(topology));
+    return std::make_shared<const MachineTopology>(std::move(topology));
 }
 
 } // namespace
 
-NodeQuestion node_question(const Settings &settings, bool has_gpus) {
+MachineRequest machine_request(const Settings &settings, bool has_gpus) {
     return {.interfaces = settings.socket_interface.value_or(""),
             .network = network_choice(settings),
             .has_gpus = has_gpus};
 }
 
-NodeTopologyRef known_node_topology(const NodeQuestion &question) {
-    KnownNode &known = known_node();
+MachineTopologyRef known_machine_topology(const MachineRequest &question) {
+    KnownMachine &known = known_machine();
     const std::lock_guard guard(known.mutex);
     return known.question == question ? known.topology : nullptr;
 }
 
-void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology) {
-    NodeTopology kept = *topology; // without the sentences that were logged by now
+void keep_machine_topology(const MachineRequest &question, const MachineTopologyRef &topology) {
+    MachineTopology kept = *topology; // without the sentences that were logged by now
     kept.warning.clear();
     kept.origin.clear();
-    KnownNode &known = known_node();
+    KnownMachine &known = known_machine();
     const std::lock_guard guard(known.mutex);
     known.question = question;
-    known.topology = std::make_shared<const NodeTopology>(std::move(kept));
+    known.topology = std::make_shared<const MachineTopology>(std::move(kept));
 }
 
-NodeTopologyRef plain_node_topology(const char *why) {
-    NodeTopology topology = with_text(plain_machine(allowed_cpus()));
+MachineTopologyRef plain_machine_topology(const char *why) {
+    MachineTopology topology = with_text(plain_machine(allowed_cpus()));
     topology.warning = std::string("this machine counts as one NUMA node: ") + why;
-    return std::make_shared<const NodeTopology>(std::move(topology));
+    return std::make_shared<const MachineTopology>(std::move(topology));
 }
 
-Result<NodeTopologyRef> read_node_topology(std::string text) {
-    NodeTopology topology;
+Result<MachineTopologyRef> read_machine_topology(std::string text) {
+    MachineTopology topology;
     QCCL_TRY(topology.graph, parse_graph_text(text, "the topology from another rank"));
     topology.hash = hash_text(text);
     topology.text = std::move(text);
-    return std::make_shared<const NodeTopology>(std::move(topology));
+    return std::make_shared<const MachineTopology>(std::move(topology));
 }
 
-void NodeDiscovery::start(const NodeQuestion &question) {
+void MachineDiscovery::start(const MachineRequest &question) {
     question_ = question;
-    found_ = known_node_topology(question);
+    found_ = known_machine_topology(question);
     if (found_) return;
     auto thread = ServiceThread::start(topology_thread_name, [this] {
         const Done done = exception_boundary([&]() -> Done {
-            const std::lock_guard guard(known_node().mutex);
-            found_ = discover_node(question_);
+            const std::lock_guard guard(known_machine().mutex);
+            found_ = discover_topology(question_);
             return {};
         });
         if (!done) found_ = nullptr;
@@ -116,9 +116,9 @@ void NodeDiscovery::start(const NodeQuestion &question) {
     if (thread) thread_ = std::move(*thread);
 }
 
-NodeTopologyRef NodeDiscovery::finish() {
+MachineTopologyRef MachineDiscovery::finish() {
     thread_.join();
-    if (!found_) found_ = plain_node_topology("there is no memory or no thread to look at it");
+    if (!found_) found_ = plain_machine_topology("there is no memory or no thread to look at it");
     return found_;
 }
 
@@ -166,7 +166,7 @@ TopologyExchange::TopologyExchange(uint32_t rank, std::vector<RankHost> hosts, s
 
 void TopologyExchange::publish(std::span<std::byte> memory) {
     if (node_->text.size() > std::min<uint64_t>(memory.size(), most_node_bytes))
-        node_ = plain_node_topology("its topology is larger than QCCL_ARENA");
+        node_ = plain_machine_topology("its topology is larger than QCCL_ARENA");
     std::memcpy(memory.data(), node_->text.data(), node_->text.size());
 }
 
@@ -193,7 +193,7 @@ Done TopologyExchange::learn_from(std::span<const std::byte> memory, const Machi
                            static_cast<unsigned long long>(most_node_bytes));
     std::string text(of_leader.bytes, '\0');
     std::memcpy(text.data(), memory.data(), text.size());
-    QCCL_TRY(node_, read_node_topology(std::move(text)));
+    QCCL_TRY(node_, read_machine_topology(std::move(text)));
     return {};
 }
 
@@ -250,7 +250,7 @@ TopologyExchange::gather_nodes(const Gather &gather, const std::vector<MachineNo
     Nodes nodes = {{node_->hash, node_}};
     for (auto &[hash, text] : texts) {
         if (nodes.contains(hash)) continue;
-        QCCL_TRY(NodeTopologyRef node, read_node_topology(std::move(text.text)));
+        QCCL_TRY(MachineTopologyRef node, read_machine_topology(std::move(text.text)));
         nodes.emplace(hash, std::move(node));
     }
     return nodes;
@@ -281,7 +281,7 @@ Result<AgreedTopology> TopologyExchange::merge(const std::vector<MachineNote> &n
     return agreed;
 }
 
-Result<AgreedTopology> TopologyExchange::run(NodeTopologyRef known, std::span<std::byte> own,
+Result<AgreedTopology> TopologyExchange::run(MachineTopologyRef known, std::span<std::byte> own,
                                              std::span<const std::byte> leaders,
                                              const Gather &gather) {
     node_ = std::move(known);
@@ -313,7 +313,7 @@ public:
 
     RingOrders rings() const override { return rings_of(*job_); }
     void take_remote_link(const Settings &settings, CostModel &cost_model) const override {
-        if (const auto link = far_link(*job_)) take_link(*link, settings, cost_model);
+        if (const auto link = remote_link(*job_)) apply_link(*link, settings, cost_model);
     }
     SharedLinks shared_links() const override { return qccl::shared_links(*job_); }
     LinkClassOf link_classes() const override { return link_class_of(job_); }
@@ -325,18 +325,18 @@ private:
 class GraphAgreement final : public TopologyAgreement {
 public:
     GraphAgreement(uint32_t rank, std::vector<RankHost> hosts, std::string gpu,
-                   NodeQuestion question)
+                   MachineRequest question)
         : exchange_(rank, std::move(hosts), std::move(gpu)), question_(std::move(question)) {
         if (exchange_.is_leader()) discovery_.start(question_);
     }
 
     Result<JoinedTopology> join(std::span<std::byte> own, std::span<const std::byte> leaders,
                                 const Gather &gather) override {
-        NodeTopologyRef known =
-            exchange_.is_leader() ? discovery_.finish() : known_node_topology(question_);
+        MachineTopologyRef known =
+            exchange_.is_leader() ? discovery_.finish() : known_machine_topology(question_);
         QCCL_TRY(AgreedTopology agreed, exchange_.run(std::move(known), own, leaders, gather));
-        const NodeTopologyRef &node = exchange_.node();
-        keep_node_topology(question_, node);
+        const MachineTopologyRef &node = exchange_.node();
+        keep_machine_topology(question_, node);
         return JoinedTopology{.links = std::make_shared<GraphLinks>(std::move(agreed.job)),
                               .numas = std::move(agreed.numas),
                               .warning = node->warning,
@@ -345,8 +345,8 @@ public:
 
 private:
     TopologyExchange exchange_;
-    const NodeQuestion question_;
-    NodeDiscovery discovery_; // runs on each host's first rank
+    const MachineRequest question_;
+    MachineDiscovery discovery_; // runs on each host's first rank
 };
 
 class GraphSource final : public TopologySource {
@@ -355,7 +355,7 @@ public:
                                              std::string gpu, const Settings &settings,
                                              bool has_gpus) const override {
         return std::make_unique<GraphAgreement>(rank, std::move(hosts), std::move(gpu),
-                                                node_question(settings, has_gpus));
+                                                machine_request(settings, has_gpus));
     }
     Result<FoundCalibration> find_calibration(const Settings &settings) const override {
         return qccl::find_calibration(settings);

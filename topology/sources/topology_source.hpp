@@ -1,5 +1,5 @@
 // What the creation of communicators asks of `topology`: the machines of a job and the figures
-// measured on them. NodeTopology is what this process knows of the machine it runs on: a thread
+// measured on them. MachineTopology is what this process knows of the machine it runs on: a thread
 // discovers the machine once, or the process learns it from the rank of this machine that has
 // discovered it; later communicators reuse it. TopologyExchange brings the ranks of a job to one
 // graph: on each host one rank knows the machine, and the others read its text in memory that they
@@ -30,49 +30,49 @@ namespace qccl {
 // ---- This process's machine
 
 // Equal on all ranks of a machine, and on machines that are built alike.
-struct NodeTopology {
+struct MachineTopology {
     Graph graph;      // of the machine, without its name
     std::string text; // text form of the graph, which ranks exchange
     uint64_t hash = 0;
     std::string warning = {}; // of the rank that discovered the machine; empty elsewhere
     std::string origin = {};  // what was read instead of the hardware; empty elsewhere
 };
-using NodeTopologyRef = std::shared_ptr<const NodeTopology>;
+using MachineTopologyRef = std::shared_ptr<const MachineTopology>;
 
 // What a job wants to know of the machine.
-struct NodeQuestion {
+struct MachineRequest {
     std::string interfaces; // QCCL_SOCKET_IFNAME
     NetworkChoice network;  // result of network_choice()
     bool has_gpus = false;  // a rank of the job has one, so that links between GPUs count
 
-    bool operator==(const NodeQuestion &) const = default;
+    bool operator==(const MachineRequest &) const = default;
 };
-NodeQuestion node_question(const Settings &settings, bool has_gpus);
+MachineRequest machine_request(const Settings &settings, bool has_gpus);
 
 // Returns the topology that the process knows for this question; null: none yet. Any thread.
-NodeTopologyRef known_node_topology(const NodeQuestion &question);
+MachineTopologyRef known_machine_topology(const MachineRequest &question);
 // Replaces that topology, without its warning and origin. Any thread.
-void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology);
+void keep_machine_topology(const MachineRequest &question, const MachineTopologyRef &topology);
 
 // Returns a machine with one NUMA node, for a topology that cannot be used; `why` becomes part of
 // the warning.
-NodeTopologyRef plain_node_topology(const char *why);
+MachineTopologyRef plain_machine_topology(const char *why);
 
 // Parses a text that another process has written. Returns invalid_argument with a sentence that
 // says what is wrong with the text.
-Result<NodeTopologyRef> read_node_topology(std::string text);
+Result<MachineTopologyRef> read_machine_topology(std::string text);
 
 // Discovers the machine in a thread, unless the process knows it. Never fails: if hwloc fails,
 // `warning` says so.
-class NodeDiscovery {
+class MachineDiscovery {
 public:
-    void start(const NodeQuestion &question);
+    void start(const MachineRequest &question);
     // Waits for the thread. Never returns null.
-    NodeTopologyRef finish();
+    MachineTopologyRef finish();
 
 private:
-    NodeQuestion question_;
-    NodeTopologyRef found_;
+    MachineRequest question_;
+    MachineTopologyRef found_;
     ServiceThread thread_;
 };
 
@@ -98,16 +98,16 @@ public:
     // writes into the memory `own`; `leaders` is that memory of this host's leader, which other
     // ranks read until the last all-gather is over. An error comes from the all-gather, or means
     // that another rank has sent invalid data (internal_error).
-    Result<AgreedTopology> run(NodeTopologyRef known, std::span<std::byte> own,
+    Result<AgreedTopology> run(MachineTopologyRef known, std::span<std::byte> own,
                                std::span<const std::byte> leaders, const Gather &gather);
     // The topology of this rank's machine after run(): that of its leader.
-    const NodeTopologyRef &node() const { return node_; }
+    const MachineTopologyRef &node() const { return node_; }
 
 private:
     struct MachineNote;
     struct SharedText;
-    using Texts = std::map<uint64_t, SharedText>;      // by hash
-    using Nodes = std::map<uint64_t, NodeTopologyRef>; // by hash
+    using Texts = std::map<uint64_t, SharedText>;         // by hash
+    using Nodes = std::map<uint64_t, MachineTopologyRef>; // by hash
 
     void publish(std::span<std::byte> memory);
     MachineNote note() const;
@@ -122,7 +122,7 @@ private:
     const std::vector<RankHost> hosts_;
     const std::string gpu_;
     std::vector<uint32_t> leaders_; // by rank: the first rank on its host
-    NodeTopologyRef node_;
+    MachineTopologyRef node_;
 };
 
 // ---- The interface's implementation

@@ -224,7 +224,7 @@ size_t find_tile_payload(const Work &work, uint64_t tile) {
 // Returns the bytes of one send in all instances.
 uint64_t message_bytes(const Program &program, const Step &send) {
     const Work &work = program.work;
-    if (program.bound) return program.bound->message_bytes(send.chunk);
+    if (program.fast_path) return program.fast_path->message_bytes(send.chunk);
     const uint64_t count = program.layout.range(send.src, send.chunk).count;
     const uint64_t segment = program.geometry.segment;
     const uint64_t full = count / segment, rest = count % segment;
@@ -314,7 +314,7 @@ Result<Program> compile(const Schedule &author, const Work &work, const Chunking
     program.tile_payload_bytes = find_tile_payload(work, program.tile);
     measure_buffers(program);
     QCCL_TRY(Compiler(program, fused).run(dependencies));
-    QCCL_TRY(program.bound, bind(program));
+    QCCL_TRY(program.fast_path, bind(program));
     count_wire_bytes(program);
     return program;
 }

@@ -81,9 +81,9 @@ struct Program {
     // Payload bytes of a tile that is encoded by itself; 0: it would not fit the caches, so tiles
     // are not encoded by themselves.
     size_t tile_payload_bytes = 0;
-    uint32_t tile_buffers = 0;              // accumulators as long as a tile, for the rank
-    uint32_t segment_buffers = 0;           // accumulators as long as a segment, for each lane
-    std::optional<FastPathProgram> bound{}; // set if the call takes the fast path
+    uint32_t tile_buffers = 0;                  // accumulators as long as a tile, for the rank
+    uint32_t segment_buffers = 0;               // accumulators as long as a segment, for each lane
+    std::optional<FastPathProgram> fast_path{}; // set if the call takes the fast path
     // Peers may read the caller's buffers in place.
     bool may_lend = false;
     std::vector<Lendable> lendable{}; // if may_lend: by Op::ordinal of encodes

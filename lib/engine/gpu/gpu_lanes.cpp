@@ -21,9 +21,9 @@ Done GpuLanes::prepare(uint32_t lanes) {
                                                        gpu_->traits().multiprocessors);
         lane->gpu = gpu_.get();
         lane->stream = streams_[lanes_.size() % streams_kept].get();
-        while (lane->marks.size() < most_under_way) {
-            QCCL_TRY(GpuEvent mark, GpuEvent::create(gpu_));
-            lane->marks.push_back(std::move(mark));
+        while (lane->events.size() < most_under_way) {
+            QCCL_TRY(GpuEvent event, GpuEvent::create(gpu_));
+            lane->events.push_back(std::move(event));
         }
         lanes_.push_back(std::move(lane));
     }
@@ -37,7 +37,7 @@ Done GpuLanes::launch(void *lane, KernelId kernel, unsigned blocks, const Batch 
 
 Done GpuLanes::start(uint32_t number, uint32_t task) {
     Lane &lane = *lanes_[number];
-    QCCL_TRY(lane.marks[lane.started % most_under_way].set(lane.stream));
+    QCCL_TRY(lane.events[lane.started % most_under_way].set(lane.stream));
     lane.started++;
     lane.under_way.push_back(task);
     under_way_++;
@@ -47,7 +47,7 @@ Done GpuLanes::start(uint32_t number, uint32_t task) {
 Result<std::optional<uint32_t>> GpuLanes::take_done(uint32_t number) {
     Lane &lane = *lanes_[number];
     if (lane.under_way.empty()) return std::optional<uint32_t>();
-    QCCL_TRY(const bool has_passed, lane.marks[lane.done % most_under_way].has_passed());
+    QCCL_TRY(const bool has_passed, lane.events[lane.done % most_under_way].has_passed());
     if (!has_passed) return std::optional<uint32_t>();
     const uint32_t task = lane.under_way.front();
     lane.under_way.pop_front();

@@ -54,7 +54,7 @@ private:
 
         Gpu *gpu = nullptr;
         GpuStream stream = nullptr;
-        std::vector<GpuEvent> marks;    // task n of the lane has event n mod most_under_way
+        std::vector<GpuEvent> events;   // task n of the lane has event n mod most_under_way
         std::deque<uint32_t> under_way; // tasks, oldest first
         uint64_t started = 0, done = 0;
         KernelLauncher launcher;

@@ -68,7 +68,7 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
     const Work &work = program.work;
     QCCL_TRY(memory.gpu->prepare(lanes));
     // Fast-path programs have no segments.
-    const uint64_t count = program.bound ? work.count : program.segment_values;
+    const uint64_t count = program.fast_path ? work.count : program.segment_values;
     const size_t needed = KernelLauncher::scratch_bytes(work.codec, work.type, count);
     const size_t each = round_up(needed, gpu_alignment);
     QCCL_TRY(grow(memory.scratch, device, lanes * each));
@@ -137,16 +137,17 @@ static CallDescriptor with_tag(const Program &program, uint64_t tag) {
 
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
-    if (!program.bound || call.number % calls_between_looks == 0) transport_.refresh_windows();
+    if (!program.fast_path || call.number % calls_between_looks == 0) transport_.refresh_windows();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
-    const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_eager_slot
-                                                         : Transport::Publishes::at_once;
+    const auto publishes = program.fast_path && !memory_.gpu
+                               ? Transport::Publishes::after_eager_slot
+                               : Transport::Publishes::at_once;
     QCCL_TRY(call.sampled_nmse
                  ? transport_.begin(with_tag(program, call.tag), numbers, call.timeout, publishes)
                  : transport_.begin(program.descriptor, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
-    QCCL_TRY(program.bound ? run_fast_path_call(program, call, trace)
-                           : run_tasks(program, call, trace));
+    QCCL_TRY(program.fast_path ? run_fast_path_call(program, call, trace)
+                               : run_tasks(program, call, trace));
     QCCL_TRY(transport_.end());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
@@ -181,7 +182,7 @@ template <class Run> Done Engine::on_gpu(Run run) {
 
 template <class Trace>
 Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace &trace) {
-    if (const uint64_t bytes = program.bound->sum_bytes)
+    if (const uint64_t bytes = program.fast_path->sum_bytes)
         QCCL_TRY(grow(memory_.segments, device_, bytes));
     memory_.lines.resize(program.work.team.size);
     const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),

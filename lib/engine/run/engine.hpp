@@ -11,7 +11,7 @@
 #include "engine/compile/ops.hpp"
 #include "engine/compile/program.hpp"
 #include "engine/run/gpu_fast_path.hpp"
-#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
 #include "engine/run/store_choice.hpp"
 #include "transport/transport.hpp"
@@ -114,7 +114,7 @@ struct EngineMemory {
     DeviceMemory tiles;    // accumulators of the current tile
     DeviceMemory scratch;  // payload of the current tile; on a GPU: scratch memory of the kernels
     DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
-    std::vector<PipelineSlot> lanes;
+    std::vector<PipelineLane> lanes;
     std::vector<TileStep> steps; // of the current task
     std::vector<const std::byte *> lines;
     StoreChoices stores;

@@ -5,7 +5,7 @@
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 #include "engine/compile/program.hpp"
-#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
 
 #include <algorithm>
@@ -163,7 +163,7 @@ template <class Trace> class FastPathRun {
 public:
     FastPathRun(Transport &transport, const Kernels &kernels, const Program &program,
                 const FastPathCall &call, Trace &trace)
-        : transport_(transport), program_(program), fast_path_(*program.bound), call_(call),
+        : transport_(transport), program_(program), fast_path_(*program.fast_path), call_(call),
           trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
           context_{.kernels = &kernels,
                    .codec = &program.work.codec,

@@ -58,7 +58,7 @@ std::byte *GpuFastPath::line(uint32_t rank, size_t exchange) const {
 // exchange may be overwritten. Only the end of the rank's call can say so earlier.
 Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &program,
                       const FastPathCall &call, StepTrace *trace) {
-    const size_t exchanges = program.bound->exchanges();
+    const size_t exchanges = program.fast_path->exchanges();
     if (trace) trace->begin_fast_path();
     // The values of ranks whose calls differ, or have differed before, are different, so their
     // barriers fail.
@@ -98,7 +98,7 @@ bool GpuFastPath::has_passed_barrier(size_t exchange) const {
 // before it has failed.
 Done GpuFastPath::launch_from(size_t first, KernelLauncher &launcher, const Program &program,
                               const FastPathCall &call) {
-    const size_t exchanges = program.bound->exchanges();
+    const size_t exchanges = program.fast_path->exchanges();
     const auto launch_all = [&]() -> Done {
         for (size_t stage = first; stage <= exchanges; stage++) {
             if (stage > first) QCCL_TRY(launcher.await(met(stage - 1), values_[stage - 1]));
@@ -130,7 +130,7 @@ Done GpuFastPath::meet(size_t exchange, KernelLauncher &launcher, uint32_t rank)
 Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &program,
                          const FastPathCall &call) {
     const Work &work = program.work;
-    const FastPathProgram &bound = *program.bound;
+    const FastPathProgram &bound = *program.fast_path;
     const uint64_t header = work.codec.is_lossless() ? 0 : header_bytes;
     // A stage writes the eager slot of its own exchange, and reads the slots of the exchange
     // before.

@@ -2,7 +2,7 @@
 // task can go on.
 #include "engine/run/interpreter.hpp"
 
-#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/pipeline_lane.hpp"
 
 #include <algorithm>
 
@@ -123,9 +123,9 @@ template <class Trace> Done Interpreter<Trace>::take_back() {
     return {};
 }
 
-template <class Trace> PipelineSlot &Interpreter<Trace>::oldest() {
+template <class Trace> PipelineLane &Interpreter<Trace>::oldest() {
     return *std::min_element(
-        lanes_.begin(), lanes_.end(), [](const PipelineSlot &a, const PipelineSlot &b) {
+        lanes_.begin(), lanes_.end(), [](const PipelineLane &a, const PipelineLane &b) {
             return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
         });
 }
@@ -134,7 +134,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::advance_any() {
     const uint32_t first = oldest().number();
     bool has_moved = false;
     for (uint32_t i = 0; i < lanes_.size(); i++) {
-        PipelineSlot &lane = lanes_[(first + i) % lanes_.size()];
+        PipelineLane &lane = lanes_[(first + i) % lanes_.size()];
         if (lane.is_done()) continue;
         QCCL_TRY(const bool has_lane_moved, advance(lane, i == 0));
         has_moved |= has_lane_moved;
@@ -147,7 +147,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::advance_any() {
 }
 
 template <class Trace>
-Result<bool> Interpreter<Trace>::advance(PipelineSlot &lane, bool is_oldest) {
+Result<bool> Interpreter<Trace>::advance(PipelineLane &lane, bool is_oldest) {
     bool has_worked = false;
     QCCL_TRY(bool has_moved, take_done(lane));
     const uint32_t end = lane.base() + lane.in_window();
@@ -167,7 +167,7 @@ Result<bool> Interpreter<Trace>::advance(PipelineSlot &lane, bool is_oldest) {
     return has_moved;
 }
 
-template <class Trace> bool Interpreter<Trace>::begin_next(PipelineSlot &lane) {
+template <class Trace> bool Interpreter<Trace>::begin_next(PipelineLane &lane) {
     const uint64_t next = lane.instance() + lanes_.size();
     if (next >= program_.geometry.instances) return false;
     lane.begin(program_, lane.number(), next);
@@ -184,7 +184,7 @@ static WaitPhase phase_of(Task::Kind kind) {
 }
 
 template <class Trace> Wait Interpreter<Trace>::what_to_await() {
-    PipelineSlot &lane = oldest();
+    PipelineLane &lane = oldest();
     Wait wait(program_.work.team.rank);
     wait.segment = lane.instance() + 1;
     wait.segments = program_.geometry.instances;
@@ -207,7 +207,7 @@ template <class Trace> Wait Interpreter<Trace>::what_to_await() {
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(PipelineSlot &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(PipelineLane &lane,
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
     if (task.kind == Task::Kind::work) return try_work(lane, number);
@@ -217,7 +217,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(Pipel
 }
 
 template <class Trace>
-Result<bool> Interpreter<Trace>::try_send(PipelineSlot &lane, const Task &task) {
+Result<bool> Interpreter<Trace>::try_send(PipelineLane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
@@ -236,7 +236,7 @@ Result<bool> Interpreter<Trace>::try_send(PipelineSlot &lane, const Task &task) 
 }
 
 template <class Trace>
-Result<bool> Interpreter<Trace>::try_recv(PipelineSlot &lane, const Task &task) {
+Result<bool> Interpreter<Trace>::try_recv(PipelineLane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
@@ -279,7 +279,7 @@ template <class Trace> void Interpreter<Trace>::merge_sampled_nmse(const Message
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(PipelineSlot &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(PipelineLane &lane,
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
     if (!may_begin(lane, task)) return Progress::none;
@@ -295,7 +295,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Pipel
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(PipelineSlot &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(PipelineLane &lane,
                                                                             uint32_t number) {
     if (!memory_.gpu->has_room(lane.number())) return Progress::none;
     charge_wait();
@@ -309,7 +309,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(Pipe
     return Progress::started;
 }
 
-template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineSlot &lane) {
+template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineLane &lane) {
     if (!memory_.gpu) return false;
     bool has_moved = false;
     while (true) {
@@ -331,7 +331,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineSlot &
 }
 
 // Returns true if no peer reads what the task is going to write.
-template <class Trace> bool Interpreter<Trace>::may_begin(PipelineSlot &lane, const Task &task) {
+template <class Trace> bool Interpreter<Trace>::may_begin(PipelineLane &lane, const Task &task) {
     for (uint32_t i = task.first; i < task.last; i++) {
         const Op &op = program_.ops[i];
         if (op.what == Op::What::write_header &&
@@ -343,7 +343,7 @@ template <class Trace> bool Interpreter<Trace>::may_begin(PipelineSlot &lane, co
 }
 
 // Checks this lane only: other instances give peers other elements to read.
-template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineSlot &lane, const Op &op) {
+template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineLane &lane, const Op &op) {
     const std::span<const std::byte> range = executor_.overwritten(lane, op);
     const auto wires = lane.own_wires();
     return std::any_of(wires.begin(), wires.end(), [&](const HeldView &held) {
@@ -351,7 +351,7 @@ template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineSlot &l
     });
 }
 
-template <class Trace> void Interpreter<Trace>::release_uses(PipelineSlot &lane, const Task &task) {
+template <class Trace> void Interpreter<Trace>::release_uses(PipelineLane &lane, const Task &task) {
     for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
         HeldView &held = lane.wire(program_.uses[i]);
         if (held.readers == 0) continue; // an own wire slot without zero copy

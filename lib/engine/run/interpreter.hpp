@@ -38,34 +38,34 @@ private:
 
     // Returns true if a task has moved.
     Result<bool> advance_any();
-    Result<bool> advance(PipelineSlot &lane, bool is_oldest);
+    Result<bool> advance(PipelineLane &lane, bool is_oldest);
     // Begins the next instance in a lane whose last instance is done. Returns false if there is
     // none.
-    bool begin_next(PipelineSlot &lane);
-    PipelineSlot &oldest();
+    bool begin_next(PipelineLane &lane);
+    PipelineLane &oldest();
     Wait what_to_await();
 
     // Finishes the lane's tasks that the GPU has done. Returns true if there were any.
-    Result<bool> take_done(PipelineSlot &lane);
+    Result<bool> take_done(PipelineLane &lane);
 
     // Each of these does its task, or says that the task cannot be done now.
-    Result<Progress> try_task(PipelineSlot &lane, uint32_t number);
-    Result<bool> try_send(PipelineSlot &lane, const Task &task);
-    Result<bool> try_recv(PipelineSlot &lane, const Task &task);
+    Result<Progress> try_task(PipelineLane &lane, uint32_t number);
+    Result<bool> try_send(PipelineLane &lane, const Task &task);
+    Result<bool> try_recv(PipelineLane &lane, const Task &task);
     void merge_sampled_nmse(const MessageView &wire);
-    Result<Progress> try_work(PipelineSlot &lane, uint32_t number);
-    Result<Progress> try_start(PipelineSlot &lane, uint32_t number);
-    bool may_begin(PipelineSlot &lane, const Task &task);
-    bool is_read_by_peers(PipelineSlot &lane, const Op &op);
+    Result<Progress> try_work(PipelineLane &lane, uint32_t number);
+    Result<Progress> try_start(PipelineLane &lane, uint32_t number);
+    bool may_begin(PipelineLane &lane, const Task &task);
+    bool is_read_by_peers(PipelineLane &lane, const Op &op);
 
-    void release_uses(PipelineSlot &lane, const Task &task);
+    void release_uses(PipelineLane &lane, const Task &task);
     // Waits until something may have changed.
     Done wait(const Wait &what);
     // Adds the time since the last charge to the counter.
     void charge(Counter &counter);
     void charge_wait();
     // Returns the number of elements of the segment that the task works on.
-    uint64_t count_of(PipelineSlot &lane, const Task &task) const {
+    uint64_t count_of(PipelineLane &lane, const Task &task) const {
         return executor_.range(lane, {}, program_.ops[task.first].chunk).count;
     }
     void charge_work(uint32_t stored, uint64_t count);
@@ -80,7 +80,7 @@ private:
     TaskExecutor executor_;
     StoreChoice &store_;
     const bool leaves_progress_to_receives_; // see Transport::progress
-    std::span<PipelineSlot> lanes_;
+    std::span<PipelineLane> lanes_;
     uint64_t running_ = 0; // lanes that are not done
     uint64_t ticks_ = 0;   // when the time that is not charged yet began
 };

@@ -162,7 +162,7 @@ void StepTrace::eager(uint32_t peer, uint64_t bytes) {
 
 void StepTrace::launched() {
     const uint64_t now = ticks_now();
-    for (const auto &stage : program_.bound->stages)
+    for (const auto &stage : program_.fast_path->stages)
         for (const EagerOp &op : stage)
             line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
     tracer_.add({.begin = since_,

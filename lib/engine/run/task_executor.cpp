@@ -40,7 +40,7 @@ void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
         zero_copy_buffers_ = loans;
 }
 
-void TaskExecutor::gather(PipelineSlot &lane, const Task &task, bool streams_payloads) {
+void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_payloads) {
     const Work &work = program_.work;
     const std::span<const Op> ops = ops_of(task);
     const ElementRange segment = range(lane, {}, ops.front().chunk);
@@ -62,18 +62,18 @@ void TaskExecutor::gather(PipelineSlot &lane, const Task &task, bool streams_pay
             resolve(lane, op, segment);
 }
 
-uint32_t TaskExecutor::run(PipelineSlot &lane, const Task &task, bool streams_payloads) {
+uint32_t TaskExecutor::run(PipelineLane &lane, const Task &task, bool streams_payloads) {
     gather(lane, task, streams_payloads);
     run_tiles(context_, memory_.steps, program_.tile);
     return stored_;
 }
 
-Done TaskExecutor::launch(PipelineSlot &lane, const Task &task, KernelLauncher &launcher) {
+Done TaskExecutor::launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher) {
     gather(lane, task, false);
     return launch_steps(launcher, context_, memory_.steps);
 }
 
-void TaskExecutor::write_checksums(PipelineSlot &lane, const Task &task) {
+void TaskExecutor::write_checksums(PipelineLane &lane, const Task &task) {
     if (!program_.cut.seals) return;
     for (const Op &op : ops_of(task)) {
         if (op.what != Op::What::write_header) continue;
@@ -82,7 +82,7 @@ void TaskExecutor::write_checksums(PipelineSlot &lane, const Task &task) {
     }
 }
 
-void TaskExecutor::resolve(PipelineSlot &lane, const Op &op, const ElementRange &segment) {
+void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange &segment) {
     const bool stores_payload = op.dst.is(OperandRef::Kind::payload);
     std::byte *const dst = writable(lane, op.dst, op.chunk);
     const std::byte *const src = readable(lane, op.src, op.chunk);
@@ -117,7 +117,7 @@ std::byte *TaskExecutor::scratch(const Op &op) {
     return memory_.scratch.data();
 }
 
-void TaskExecutor::write_header(PipelineSlot &lane, const Op &op, const ElementRange &segment) {
+void TaskExecutor::write_header(PipelineLane &lane, const Op &op, const ElementRange &segment) {
     const Work &work = program_.work;
     const Noise drawn = noise(op, segment);
     const size_t payload_bytes = op.is_inner ? inner_layout_.bytes : layout_.bytes;
@@ -152,7 +152,7 @@ void TaskExecutor::write_header(PipelineSlot &lane, const Op &op, const ElementR
 }
 
 // An input already lies in the caller's memory, and an output has to be stored there anyway.
-ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineSlot &lane, const Op &label) const {
+ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineLane &lane, const Op &label) const {
     const Lendable &lendable = program_.lendable[label.ordinal];
     const auto part = [&](ZeroCopyRef whole, Slot slot) {
         whole.data += range(lane, slot, label.chunk).offset * type_bytes(program_.work.type);
@@ -165,13 +165,13 @@ ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineSlot &lane, const Op &lab
     return {};
 }
 
-std::span<const std::byte> TaskExecutor::overwritten(PipelineSlot &lane, const Op &op) const {
+std::span<const std::byte> TaskExecutor::overwritten(PipelineLane &lane, const Op &op) const {
     if (!op.dst.is(OperandRef::Kind::output)) return {};
     const uint64_t count = range(lane, output(op.dst.index), op.chunk).count;
     return {writable(lane, op.dst, op.chunk), count * type_bytes(program_.work.type)};
 }
 
-bool TaskExecutor::was_lent(PipelineSlot &lane, const Op &op) const {
+bool TaskExecutor::was_lent(PipelineLane &lane, const Op &op) const {
     if (!is_in_place_ || !op.dst.is(OperandRef::Kind::output)) return false;
     const auto range = overwritten(lane, op);
     const auto wires = lane.own_wires();
@@ -185,7 +185,7 @@ Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
             .first_index = segment.index};
 }
 
-RecvBuffer TaskExecutor::recv_buffer(const PipelineSlot &lane, uint32_t wire,
+RecvBuffer TaskExecutor::recv_buffer(const PipelineLane &lane, uint32_t wire,
                                      uint32_t first) const {
     if (program_.rooms() == 0) return {};
     const size_t bytes = program_.geometry.wire_bytes;
@@ -195,12 +195,12 @@ RecvBuffer TaskExecutor::recv_buffer(const PipelineSlot &lane, uint32_t wire,
                                       : outbox_.subspan(places_[wire].offset, places_[wire].bytes)};
 }
 
-std::byte *TaskExecutor::slot_address(const PipelineSlot &lane, uint32_t wire) const {
+std::byte *TaskExecutor::slot_address(const PipelineLane &lane, uint32_t wire) const {
     return outbox_.data() + (places_.empty() ? slot(lane, wire) * program_.geometry.wire_bytes
                                              : places_[wire].offset);
 }
 
-std::byte *TaskExecutor::writable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const {
+std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t chunk) const {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     switch (place.kind) {
     case OperandRef::Kind::output:
@@ -221,7 +221,7 @@ std::byte *TaskExecutor::writable(PipelineSlot &lane, OperandRef place, uint32_t
     return nullptr;
 }
 
-const std::byte *TaskExecutor::readable(PipelineSlot &lane, OperandRef place,
+const std::byte *TaskExecutor::readable(PipelineLane &lane, OperandRef place,
                                         uint32_t chunk) const {
     if (place.is(OperandRef::Kind::input))
         return static_cast<const std::byte *>(call_.send) +

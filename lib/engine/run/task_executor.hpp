@@ -46,50 +46,50 @@ public:
     // Runs the task's operations. The lane then holds what they have encoded, which is stored past
     // the cache if `streams_payloads` is set. Returns how many operations stored bytes that peers
     // read.
-    uint32_t run(PipelineSlot &lane, const Task &task, bool streams_payloads);
+    uint32_t run(PipelineLane &lane, const Task &task, bool streams_payloads);
     // Launches the task's operations on a GPU, which runs them later; all their memory must stay
     // until then. An error is the GPU's.
-    Done launch(PipelineSlot &lane, const Task &task, KernelLauncher &launcher);
+    Done launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher);
     // Writes the checksums of what the task has encoded, if chunks have checksums. Call it when the
     // task is done.
-    void write_checksums(PipelineSlot &lane, const Task &task);
+    void write_checksums(PipelineLane &lane, const Task &task);
 
     // Returns the range of the caller's memory that the operation writes; empty if it writes
     // elsewhere.
-    std::span<const std::byte> overwritten(PipelineSlot &lane, const Op &op) const;
+    std::span<const std::byte> overwritten(PipelineLane &lane, const Op &op) const;
 
     // Returns the transport's number for one of the lane's own wire slots.
-    uint32_t slot(const PipelineSlot &lane, uint32_t wire) const {
+    uint32_t slot(const PipelineLane &lane, uint32_t wire) const {
         return lane.number() * program_.schedule.outbox + wire;
     }
     // Returns the buffer for a message that the lane receives into the wire slot, if the message
     // comes from another host. `first` is the transport's number of the first inbox slot.
-    RecvBuffer recv_buffer(const PipelineSlot &lane, uint32_t wire, uint32_t first) const;
+    RecvBuffer recv_buffer(const PipelineLane &lane, uint32_t wire, uint32_t first) const;
     // Returns the elements of the chunk that the lane's instance works on.
-    ElementRange range(const PipelineSlot &lane, Slot slot, uint32_t chunk) const {
+    ElementRange range(const PipelineLane &lane, Slot slot, uint32_t chunk) const {
         return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
     }
 
 private:
     // Finds the steps and the addresses of the task's operations.
-    void gather(PipelineSlot &lane, const Task &task, bool streams_payloads);
-    void resolve(PipelineSlot &lane, const Op &op, const ElementRange &segment);
+    void gather(PipelineLane &lane, const Task &task, bool streams_payloads);
+    void resolve(PipelineLane &lane, const Op &op, const ElementRange &segment);
     // Returns true if peers were given the memory that the operation overwrites.
-    bool was_lent(PipelineSlot &lane, const Op &op) const;
-    ZeroCopyRef find_zero_copy(const PipelineSlot &lane, const Op &label) const;
+    bool was_lent(PipelineLane &lane, const Op &op) const;
+    ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &label) const;
     std::byte *scratch(const Op &op);
-    void write_header(PipelineSlot &lane, const Op &op, const ElementRange &segment);
+    void write_header(PipelineLane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
     // On a GPU lanes run side by side, so each has its own tiles.
-    size_t tile_number(const PipelineSlot &lane, uint32_t index) const {
+    size_t tile_number(const PipelineLane &lane, uint32_t index) const {
         return (memory_.gpu ? lane.number() * program_.tile_buffers : 0) + index;
     }
-    std::byte *slot_address(const PipelineSlot &lane, uint32_t wire) const;
+    std::byte *slot_address(const PipelineLane &lane, uint32_t wire) const;
     std::span<const Op> ops_of(const Task &task) const {
         return std::span(program_.ops).subspan(task.first, task.last - task.first);
     }
-    std::byte *writable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const;
-    const std::byte *readable(PipelineSlot &lane, OperandRef place, uint32_t chunk) const;
+    std::byte *writable(PipelineLane &lane, OperandRef place, uint32_t chunk) const;
+    const std::byte *readable(PipelineLane &lane, OperandRef place, uint32_t chunk) const;
 
     EngineMemory &memory_;
     const Program &program_;

@@ -1,4 +1,4 @@
-// A lane (PipelineSlot) holds one instance of a program in flight: the tasks that it has done, and
+// A lane (PipelineLane) holds one instance of a program in flight: the tasks that it has done, and
 // the messages in its wire slots. inspect checks that a received chunk is the chunk that the
 // schedule expects; the engine reads no chunk before this check. The interpreter and the task
 // executor use a lane on one thread; inspect is a pure function, for any thread. Nothing here
@@ -63,7 +63,7 @@ struct HeldView {
     }
 };
 
-class PipelineSlot {
+class PipelineLane {
 public:
     // The interpreter looks only at the first unfinished tasks: enough to overlap, and their flags
     // fit one word.
@@ -111,13 +111,13 @@ private:
     std::vector<HeldView> wires_;
 };
 
-inline void PipelineSlot::finish(uint32_t task) {
+inline void PipelineLane::finish(uint32_t task) {
     done_ |= uint64_t{1} << (task - base_);
     const Task &t = program_->tasks[task];
     for (uint32_t i = t.next_first; i < t.next_last; i++) waits_[program_->next[i]]--;
 }
 
-inline void PipelineSlot::advance() {
+inline void PipelineLane::advance() {
     const auto passed = static_cast<uint32_t>(std::countr_one(done_));
     base_ += passed;
     done_ = passed == window ? 0 : done_ >> passed;

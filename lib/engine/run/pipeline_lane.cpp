@@ -1,7 +1,7 @@
 // Compares a chunk's header with what the schedule expects, and names the sender in the error. The
 // state changes of a lane here are the less frequent ones: beginning an instance, and work on a
 // device.
-#include "engine/run/pipeline_slot.hpp"
+#include "engine/run/pipeline_lane.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -48,7 +48,7 @@ Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
 
 // ---- Lanes
 
-void PipelineSlot::begin(const Program &program, uint32_t number, uint64_t instance) {
+void PipelineLane::begin(const Program &program, uint32_t number, uint64_t instance) {
     program_ = &program;
     number_ = number;
     instance_ = instance;
@@ -58,7 +58,7 @@ void PipelineSlot::begin(const Program &program, uint32_t number, uint64_t insta
     wires_.assign(program.schedule.wires, {});
 }
 
-void PipelineSlot::start(uint32_t task) {
+void PipelineLane::start(uint32_t task) {
     started_ |= uint64_t{1} << (task - base_);
     const Task &t = program_->tasks[task];
     for (uint32_t i = t.next_first; i < t.next_last; i++) {
@@ -67,7 +67,7 @@ void PipelineSlot::start(uint32_t task) {
     }
 }
 
-void PipelineSlot::finish_started(uint32_t task) {
+void PipelineLane::finish_started(uint32_t task) {
     done_ |= uint64_t{1} << (task - base_);
     const Task &t = program_->tasks[task];
     for (uint32_t i = t.next_first; i < t.next_last; i++) {
