@@ -396,9 +396,9 @@ Done KernelLauncher::flush() {
     batch_.op = shape_->op;
     batch_.divisor = shape_->divisor;
     batch_.call = call_;
-    const uint64_t blocks =
-        std::clamp<uint64_t>((values_ + block_values - 1) / block_values, 1, most_blocks_);
     const KernelId kernel = shape_->kernel;
+    const uint64_t blocks = std::clamp<uint64_t>((values_ + block_values - 1) / block_values, 1,
+                                                 most_blocks_.of(kernel));
     const Batch batch = batch_;
     batch_.tensors = 0;
     operands_ = 0;

@@ -16,15 +16,33 @@
 
 namespace qccl {
 
+// The most blocks of one launch. Warps take turns through rows, so a launch of fewer blocks does
+// the same.
+struct MostBlocks {
+    unsigned of_folds; // and of all that the next member does not name
+    unsigned of_topk;  // of the steps of topk
+
+    // Returns what suits a GPU. Folds and encoders are faster if some blocks wait for others to
+    // end. Each block of a step of topk begins and ends with work of its own, so these steps are
+    // faster if no block waits.
+    static MostBlocks of_gpu(unsigned multiprocessors) {
+        return {.of_folds = 12 * multiprocessors, .of_topk = 4 * multiprocessors};
+    }
+    unsigned of(KernelId kernel) const {
+        const bool is_of_topk = kernel >= KernelId::clear_sums && kernel < KernelId::meet;
+        return is_of_topk ? of_topk : of_folds;
+    }
+};
+
 class KernelLauncher {
 public:
     // Launches a kernel with `blocks` blocks of block_threads on the device's stream, and returns
     // at once.
     using Launch = Done (*)(void *device, KernelId kernel, unsigned blocks, const Batch &batch);
 
-    // Launches have at most `most_blocks` blocks. `call`, if not null, is memory of the device with
-    // a number that is added to the call number of the noise when the kernel runs.
-    KernelLauncher(Launch launch, void *device, unsigned most_blocks,
+    // `call`, if not null, is memory of the device with a number that is added to the call number
+    // of the noise when the kernel runs.
+    KernelLauncher(Launch launch, void *device, const MostBlocks &most_blocks,
                    const uint64_t *call = nullptr)
         : launch_(launch), device_(device), most_blocks_(most_blocks), call_(call) {}
 
@@ -122,7 +140,7 @@ private:
 
     Launch launch_;
     void *device_;
-    unsigned most_blocks_;
+    MostBlocks most_blocks_;
     const uint64_t *call_;
     std::span<std::byte> scratch_;
     std::optional<Shape> shape_;

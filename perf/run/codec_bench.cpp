@@ -171,8 +171,6 @@ double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_byte
 
 namespace {
 
-constexpr unsigned blocks_per_multiprocessor = 4; // the same number as in the engine
-
 // The measured operations and the GPU memory they work on.
 class GpuWorkload {
 public:
@@ -192,7 +190,7 @@ private:
     GpuWorkload(const Codec &codec, DataType type, std::shared_ptr<Gpu> gpu, size_t count)
         : codec_(codec), type_(type), gpu_(std::move(gpu)), count_(count),
           layout_(payload_layout(codec, type, count)),
-          launcher_(launch, this, blocks_per_multiprocessor * gpu_->traits().multiprocessors),
+          launcher_(launch, this, MostBlocks::of_gpu(gpu_->traits().multiprocessors)),
           range_{.codec = &codec_,
                  .layout = &layout_,
                  .type = type,

@@ -91,7 +91,7 @@ private:
     }
     // Runs the launches that `add` adds, and waits for them.
     template <class Add> void on_gpu(Add &&add) {
-        KernelLauncher launcher(launch, this, 4 * tested->traits().multiprocessors);
+        KernelLauncher launcher(launch, this, MostBlocks::of_gpu(tested->traits().multiprocessors));
         launcher.use_scratch(scratch_);
         CHECK_OK(add(launcher));
         CHECK_OK(launcher.flush());

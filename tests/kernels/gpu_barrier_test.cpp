@@ -36,7 +36,7 @@ public:
     void has_not_told(size_t other) { own_words_[other] = stale; }
     // Runs the barrier, and then a copy that depends on it.
     void run() {
-        KernelLauncher launcher(on_.launch, nullptr, 1);
+        KernelLauncher launcher(on_.launch, nullptr, MostBlocks{1, 1});
         CHECK_OK(launcher.meet({.value = value,
                                 .looks = 3,
                                 .own_words = own_words_.data(),
@@ -108,7 +108,7 @@ static void more_than_a_launch_can_name_do_not_meet() {
     std::vector<uint64_t> words(KernelLauncher::Barrier::most_others + 1);
     std::vector<uint64_t *> others;
     for (uint64_t &word : words) others.push_back(&word);
-    KernelLauncher launcher(on.launch, nullptr, 1);
+    KernelLauncher launcher(on.launch, nullptr, MostBlocks{1, 1});
     uint64_t met = 0;
     CHECK(!launcher.meet({.value = value,
                           .looks = 1,

@@ -25,7 +25,7 @@ struct Gpu {
         return launch_emulated(self->lanes, emulated::Order::forward, kernel, blocks, batch);
     }
     KernelLauncher begin(unsigned most_blocks = 3) {
-        return KernelLauncher(launch, this, most_blocks);
+        return KernelLauncher(launch, this, MostBlocks{most_blocks, most_blocks});
     }
 };
 
@@ -175,7 +175,7 @@ static void the_call_may_come_from_memory() {
     fill(random, Pattern::gauss, DataType::float32, input.data(), 1000);
     const uint64_t call = 40;
     Gpu gpu;
-    KernelLauncher launcher(Gpu::launch, &gpu, 2, &call);
+    KernelLauncher launcher(Gpu::launch, &gpu, MostBlocks{2, 2}, &call);
     CHECK_OK(launcher.encode(range, {.key = 1, .call = 2, .first_index = 3}, DataType::float32,
                              input.data(), got.data()));
     CHECK_OK(launcher.flush());

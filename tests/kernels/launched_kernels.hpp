@@ -72,7 +72,7 @@ template <class Gpu> class LaunchedKernels {
         return Lent(payload, range.layout->bytes, 16, is_written);
     }
     template <class Add> static void run(Add &&add) {
-        KernelLauncher launcher(Gpu::launch, nullptr, most_blocks);
+        KernelLauncher launcher(Gpu::launch, nullptr, qccl::MostBlocks{most_blocks, most_blocks});
         require(add(launcher));
         require(launcher.flush());
     }

@@ -3,9 +3,6 @@
 
 namespace qccl {
 
-// Blocks of one launch for each multiprocessor: as many as fit at once, and some that wait.
-static constexpr unsigned blocks_per_multiprocessor = 4;
-
 Done GpuLanes::open() {
     while (streams_.size() < streams_kept) {
         QCCL_TRY(OwnStream stream, OwnStream::create(gpu_, StreamPriority::greatest));
@@ -17,8 +14,8 @@ Done GpuLanes::open() {
 Done GpuLanes::prepare(uint32_t lanes) {
     QCCL_TRY(open());
     while (lanes_.size() < lanes) {
-        auto lane = std::make_unique<Lane>(launch, blocks_per_multiprocessor *
-                                                       gpu_->traits().multiprocessors);
+        auto lane =
+            std::make_unique<Lane>(launch, MostBlocks::of_gpu(gpu_->traits().multiprocessors));
         lane->gpu = gpu_.get();
         lane->stream = streams_[lanes_.size() % streams_kept].get();
         while (lane->events.size() < most_under_way) {

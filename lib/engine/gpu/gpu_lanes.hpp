@@ -49,7 +49,7 @@ private:
     static constexpr size_t most_under_way = 8;
 
     struct Lane {
-        Lane(KernelLauncher::Launch launch, unsigned most_blocks)
+        Lane(KernelLauncher::Launch launch, const MostBlocks &most_blocks)
             : launcher(launch, this, most_blocks) {}
 
         Gpu *gpu = nullptr;
