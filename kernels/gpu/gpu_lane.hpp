@@ -84,18 +84,25 @@ template <class Layout> struct Place {
 
 // Returns the value at an index that is not known at compile time. Registers have no addresses, so
 // the value is selected among all. Use pick and set in rare code that need not be fast but must not
-// take registers from fast code.
+// take registers from fast code. They read all values first: clang would choose among addresses,
+// and give the values addresses in memory.
 template <class T, unsigned count> QCCL_DEVICE T pick(const T (&values)[count], unsigned i) {
     T picked = values[0];
 #pragma unroll
-    for (unsigned k = 1; k < count; k++) picked = k == i ? values[k] : picked;
+    for (unsigned k = 1; k < count; k++) {
+        const T other = values[k];
+        picked = k == i ? other : picked;
+    }
     return picked;
 }
 template <class T, unsigned runs, unsigned length>
 QCCL_DEVICE T pick(const T (&values)[runs][length], unsigned run, unsigned i) {
     T picked = pick(values[0], i);
 #pragma unroll
-    for (unsigned r = 1; r < runs; r++) picked = r == run ? pick(values[r], i) : picked;
+    for (unsigned r = 1; r < runs; r++) {
+        const T other = pick(values[r], i);
+        picked = r == run ? other : picked;
+    }
     return picked;
 }
 template <class T, unsigned count> QCCL_DEVICE void set(T (&values)[count], unsigned i, T value) {

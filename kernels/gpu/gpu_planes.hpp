@@ -62,7 +62,8 @@ QCCL_DEVICE void store_codes(const Operand &operand, uint64_t group, bool is_ins
     }
     unsigned low = 0; // first bit that the plane holds, of those that plane8 does not hold
     const auto part = [&](unsigned run, unsigned i, unsigned width) {
-        const uint32_t rest = (bits & 8) != 0 ? codes.high[run][i] : codes.low[run][i];
+        const uint32_t high_part = codes.high[run][i], low_part = codes.low[run][i];
+        const uint32_t rest = (bits & 8) != 0 ? high_part : low_part;
         return rest >> low & in_each_byte((1U << width) - 1);
     };
     if ((bits & 4) != 0) {
@@ -154,8 +155,9 @@ QCCL_DEVICE void load_codes(const Operand &operand, const Place<Layout> &place,
                               rest[run][i] |= scattered(own >> (4 * i) & 15) << low;
                       });
     for_each_word<Layout>([&](unsigned run, unsigned i) {
-        codes.high[run][i] = (bits & 8) != 0 ? rest[run][i] : 0;
-        codes.low[run][i] = (bits & 8) != 0 ? codes.low[run][i] : rest[run][i];
+        const uint32_t own = rest[run][i], loaded = codes.low[run][i];
+        codes.high[run][i] = (bits & 8) != 0 ? own : 0;
+        codes.low[run][i] = (bits & 8) != 0 ? loaded : own;
     });
 }
 

@@ -103,7 +103,7 @@ QCCL_DEVICE bool any(bool holds QCCL_SITE) {
 #if defined(__CUDACC__)
     return __any_sync(~0U, holds) != 0;
 #elif defined(__HIP__)
-    return __any(holds) != 0;
+    return __ballot(holds) != 0;
 #else
     return emulated::ballot(holds, file, line) != 0;
 #endif
