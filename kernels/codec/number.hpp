@@ -177,16 +177,12 @@ template <class T> constexpr bool is_negative_zero(T x) {
         return x == T(0) && std::bit_cast<uint32_t>(x) != 0;
 }
 template <class T> constexpr T minimum(T a, T b) {
-    if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
-    if (a < b) return a;
-    if (b < a) return b;
-    return is_negative_zero(a) ? a : b;
+    const T smaller = a < b || (a == b && is_negative_zero(a)) ? a : b;
+    return a != a || b != b ? std::numeric_limits<T>::quiet_NaN() : smaller;
 }
 template <class T> constexpr T maximum(T a, T b) {
-    if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
-    if (a > b) return a;
-    if (b > a) return b;
-    return is_negative_zero(a) ? b : a;
+    const T larger = a > b || (a == b && is_negative_zero(b)) ? a : b;
+    return a != a || b != b ? std::numeric_limits<T>::quiet_NaN() : larger;
 }
 
 } // namespace qccl

@@ -9,15 +9,23 @@
 
 namespace qccl::QCCL_GPU {
 
+// How many blocks of a fold into codes share a multiprocessor: as many as need no memory for what
+// does not fit into registers. Code for older GPUs takes a register or two more than three have.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define QCCL_CODED_RESIDENT 2
+#else
+#define QCCL_CODED_RESIDENT 3
+#endif
+
 #define QCCL_DEFINE(name, resident, body)                                                          \
     QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) argument) {                     \
         const Batch &batch = in_place(argument);                                                   \
         if (is_called_off(batch)) return;                                                          \
         body;                                                                                      \
     }
-#define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
+#define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1, fold<T>(batch))
 #define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
-    QCCL_DEFINE(name, 2, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
+    QCCL_DEFINE(name, QCCL_CODED_RESIDENT, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
 #define QCCL_ENCODE(name, CodecTraits, T)                                                          \
     QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1,                                                       \
                 (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))

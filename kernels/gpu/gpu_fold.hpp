@@ -54,19 +54,26 @@ QCCL_DEVICE void clear_gaps(const Operand &sink) {
         if (lane() < sink.gap[i]) sink.at[sink.section[i] - 1 - lane()] = std::byte{0};
 }
 
-// Calls visit(tensor, sink, number) for every row that belongs to this warp.
+// Calls visit(tensor, sink, number) for every row that belongs to this warp. Between two rows a
+// lane keeps two numbers only, so that registers are left for values; a row has enough values that
+// 32 bits count the rows of any GPU's memory.
 template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visitor &&visit) {
-    const uint64_t stride = uint64_t{blocks()} * block_warps;
-    uint64_t number = uint64_t{block()} * block_warps + warp();
-    for (uint32_t i = 0; i < batch.tensors; i++) {
+    uint32_t i = 0, number = block() * block_warps + warp();
+#pragma unroll 1
+    while (i < batch.tensors) {
         const Tensor &tensor = batch.tensor[i];
         const Operand &sink = batch.operand[tensor.first_source - 1];
-        const uint64_t rows = (tensor.count + row_values - 1) / row_values;
         if (number == 0) clear_gaps(sink); // also if no value is at the chunk's end
-        for (; number < rows; number += stride) visit(tensor, sink, number);
-        // The next tensor continues the turns where this one ends, so exactly one warp has its row
-        // 0.
-        number -= rows;
+        const auto rows = static_cast<uint32_t>((tensor.count + row_values - 1) / row_values);
+        if (number < rows) {
+            visit(tensor, sink, number);
+            number += blocks() * block_warps;
+        } else {
+            // The next tensor continues the turns where this one ends, so exactly one warp has its
+            // row 0.
+            number -= rows;
+            i++;
+        }
     }
 }
 
@@ -84,14 +91,15 @@ enum class Sources : uint8_t { one_plain, any };
 
 template <class CodecTraits, class T, Sources sources>
 QCCL_DEVICE void fold_coded(const Batch &batch) {
-    const uint64_t call = batch.call != nullptr ? *batch.call : 0;
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
-        Row<T> row(tensor, sink, call, number);
-        if constexpr (sources == Sources::one_plain)
+        Row<T> row(batch, tensor, sink, number);
+        if constexpr (sources == Sources::one_plain) {
             take_plain<T>(batch.operand[tensor.first_source], row.place, row.values);
-        else
+            put_coded<CodecTraits>(row);
+        } else {
             take_all<T>(batch, tensor, row.place, row.values);
-        put_coded<CodecTraits>(row);
+            put_fused<CodecTraits>(row); // the launcher fuses nothing else
+        }
     });
 }
 

@@ -6,6 +6,8 @@
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/gpu/gpu_sources.hpp"
 
+#include <array>
+
 namespace qccl::QCCL_GPU {
 
 template <class T, class Layout>
@@ -22,14 +24,19 @@ QCCL_DEVICE void put_plain(const Operand &sink, const Place<Layout> &place,
 
 // A row that a warp encodes.
 template <class T> struct Row {
+    const Batch &batch;
     const Tensor &tensor;
     const Operand &sink;
-    const uint64_t call; // number of the call, for the noise
     const Place<Grouped> place;
     Held<Grouped, T> values;
 
-    QCCL_DEVICE Row(const Tensor &of, const Operand &into, uint64_t base_call, uint64_t number)
-        : tensor(of), sink(into), call(of.noise.call + base_call), place(number, of.count) {}
+    QCCL_DEVICE Row(const Batch &launched, const Tensor &of, const Operand &into, uint64_t number)
+        : batch(launched), tensor(of), sink(into), place(number, of.count) {}
+
+    // Returns the number of the call, for the noise.
+    QCCL_DEVICE uint64_t call() const {
+        return tensor.noise.call + (batch.call != nullptr ? *batch.call : 0);
+    }
 
     QCCL_DEVICE uint64_t group() const { return place.group(0); }
     QCCL_DEVICE uint64_t first() const { return group() * 32; } // of the lane's group
@@ -46,25 +53,31 @@ template <class T> struct Row {
     }
 };
 
-// Gets the noise draws of eight values from `place` on. They come from one block of the generator,
-// or from two if the tensor does not start at a multiple of eight in the caller's tensor.
-template <class T>
-QCCL_DEVICE void draw_noise(const Row<T> &row, uint64_t place, Octet<uint32_t> &draws) {
-    const uint64_t key = row.tensor.noise.key, first = row.tensor.noise.first_index + place;
-    const auto words = noise_block(key, row.call, first / philox_draws);
+// The noise draws of eight values as a block of the generator has them, two in a word.
+using Draws = std::array<uint32_t, philox_draws / 2>;
+
+// Returns the noise draws of eight values from `place` on. They come from one block of the
+// generator, or from two if the tensor does not start at a multiple of eight in the caller's
+// tensor.
+template <class T> QCCL_DEVICE Draws draw_noise(const Row<T> &row, uint64_t place) {
+    const uint64_t key = row.tensor.noise.key, call = row.call();
+    const uint64_t first = row.tensor.noise.first_index + place;
+    const Draws words = noise_block(key, call, first / philox_draws);
     const auto skipped = static_cast<uint32_t>(first % philox_draws);
-    if (skipped == 0) {
+    if (skipped == 0) return words;
+    const Draws next = noise_block(key, call, first / philox_draws + 1);
+    Octet<uint32_t> all = {words[0], words[1], words[2], words[3],
+                           next[0],  next[1],  next[2],  next[3]};
+    // Skips four draws, two and one.
+    const auto chosen = [](bool second, uint32_t a, uint32_t b) { return second ? b : a; };
 #pragma unroll
-        for (unsigned i = 0; i < 8; i++) draws[i] = draw_of(words, i);
-        return;
-    }
-    const auto next = noise_block(key, row.call, first / philox_draws + 1);
+    for (unsigned i = 0; i < 6; i++) all[i] = chosen((skipped & 4) != 0, all[i], all[i + 2]);
 #pragma unroll
-    for (unsigned i = 0; i < 8; i++) {
-        const uint32_t number = skipped + i;
-        draws[i] =
-            number < philox_draws ? draw_of(words, number) : draw_of(next, number - philox_draws);
-    }
+    for (unsigned i = 0; i < 5; i++) all[i] = chosen((skipped & 2) != 0, all[i], all[i + 1]);
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++)
+        all[i] = chosen((skipped & 1) != 0, all[i], all[i] >> 16 | all[i + 1] << 16);
+    return {all[0], all[1], all[2], all[3]};
 }
 
 // Packs the codes of a run. Values that the tensor does not have get code 0.
@@ -98,10 +111,9 @@ QCCL_DEVICE void put_codes(const Row<T> &row, HasCodes &&has_codes, Code &&code)
     for (unsigned run = 0; run < 2; run++) {
         Octet<uint32_t> found;
         if (row.sink.is_stochastic) {
-            Octet<uint32_t> draws;
-            draw_noise(row, row.place.start(run), draws);
+            const Draws draws = draw_noise(row, row.place.start(run));
 #pragma unroll
-            for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{draws[i]});
+            for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{draw_of(draws, i)});
         } else {
 #pragma unroll
             for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{});
@@ -133,13 +145,13 @@ template <class CodecTraits, class T> QCCL_DEVICE void put_each(const Row<T> &ro
     HeldCodes<Grouped> codes;
 #pragma unroll
     for (unsigned run = 0; run < 2; run++) {
-        Octet<uint32_t> draws, found = {};
-        draw_noise(row, row.place.start(run), draws);
+        Octet<uint32_t> found = {};
+        const Draws draws = draw_noise(row, row.place.start(run));
 #pragma unroll 1
         for (unsigned i = 0; i < 8; i++) {
             const uint64_t at = row.place.start(run) + i;
             const auto scale = CodecTraits::load_scale(row.sink, at < last ? at : last);
-            const Draw draw{row.sink.is_stochastic ? pick(draws, i) : Draw::nearest};
+            const Draw draw{row.sink.is_stochastic ? draw_of(draws, i) : Draw::nearest};
             const uint32_t code =
                 CodecTraits::code(pick(row.values[run], i), scale, row.sink, draw);
             set(found, i, scale.has_codes ? code : 0);

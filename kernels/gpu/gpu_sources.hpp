@@ -93,19 +93,42 @@ QCCL_DEVICE void take_ternary(const Operand &source, const Place<Layout> &place,
 
 // Returns how many values the pages before `page` keep. The lanes of a warp add the counts up
 // together, so all of them must call.
-QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
+QCCL_DEVICE uint64_t kept_before(const Operand &source, uint32_t page) {
     const std::byte *const counts = part_of(source, ChunkPart::page_counts);
     uint64_t kept = 0;
-    for (uint64_t i = lane(); i < page / 4; i += lanes) {
+#pragma unroll 2
+    for (uint32_t i = lane(); i < page / 4; i += lanes) {
         uint32_t four[4];
-        load(counts + i * sizeof four, four);
+        load(counts + uint64_t{i} * sizeof four, four);
 #pragma unroll
         for (const uint32_t number : four) kept += number;
     }
     if (lane() < page % 4)
-        kept += load_one<uint32_t>(counts + (page / 4 * 4 + lane()) * sizeof(uint32_t));
+        kept += load_one<uint32_t>(counts + uint64_t{page / 4 * 4 + lane()} * sizeof(uint32_t));
     for (unsigned mask = 1; mask < lanes; mask *= 2) kept += shuffle_xor(kept, mask);
     return kept;
+}
+
+QCCL_DEVICE uint32_t at_most(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+// Returns the first number from `low` on for which is_before is false, or `limit`. It is probably
+// less than `reach` behind `low`.
+template <class IsBefore>
+QCCL_DEVICE uint32_t first_not_before(uint32_t low, uint32_t limit, uint32_t reach,
+                                      IsBefore &&is_before) {
+    uint32_t high = at_most(limit, low + reach);
+    for (; high < limit && is_before(high); high = at_most(limit, low + reach)) {
+        low = high + 1;
+        reach *= 2;
+    }
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (is_before(middle))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 // Takes the few values that topk keeps, and zeros. All lanes of the warp must call, for one row. No
@@ -113,53 +136,52 @@ QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
 template <class T, class Layout>
 QCCL_DEVICE void take_kept(const Operand &source, const Place<Layout> &place,
                            Held<Layout, T> &values) {
-    const uint64_t first_page = (source.begin + place.first - Layout::first()) / topk_page_values;
-    const uint64_t before = kept_before(source, first_page);
+    // The row's first page; a row touches two at most. It is computed when it is needed, because
+    // here, beside the values, registers are scarce. So numbers of 32 bits are used, which count
+    // from the page's first kept value.
+    const auto first_page = [&] {
+        return static_cast<uint32_t>((source.begin + place.first - Layout::first()) /
+                                     topk_page_values);
+    };
+    uint64_t base = kept_before(source, first_page()); // the page's first kept value
     for_each_value<Layout>([&](unsigned run, unsigned i) { values[run][i] = T(0); });
-    const auto number_of = [&](uint64_t of) {
-        return load_one<uint32_t>(part_of(source, ChunkPart::page_counts) + of * sizeof(uint32_t));
+    const auto number_of = [&](uint32_t page) {
+        return load_one<uint32_t>(part_of(source, ChunkPart::page_counts) +
+                                  uint64_t{page} * sizeof(uint32_t));
     };
-    const auto index = [&](uint64_t at) {
-        return load_one<uint16_t>(part_of(source, ChunkPart::indices) + at * sizeof(uint16_t));
+    const auto index = [&](uint32_t number) -> uint32_t {
+        return load_one<uint16_t>(part_of(source, ChunkPart::indices) +
+                                  (base + number) * sizeof(uint16_t));
     };
-    const auto at_most = [](uint64_t a, uint64_t b) { return a < b ? a : b; };
-    uint64_t page = ~uint64_t{0}, page_low = 0, end = 0, low = 0, reach = 0;
+    uint32_t before = topk_page_values; // where in the page the run before starts
+    uint32_t end = 0, low = 0, reach = 0;
 #pragma unroll 1
     for (unsigned run = 0; run < Layout::runs && place.has(run); run++) {
         const uint64_t at = source.begin + place.start(run);
         // The page has `inside` values before the run, so no more kept values precede the run.
         const auto inside = static_cast<uint32_t>(at % topk_page_values);
-        if (page != at / topk_page_values) {
-            page = at / topk_page_values;
-            page_low = before + (page != first_page ? number_of(first_page) : 0);
-            end = at_most(page_low + number_of(page), source.kept);
-            low = page_low;
+        if (inside <= before) { // in a page that no run before lies in
+            const auto page = static_cast<uint32_t>(at / topk_page_values);
+            if (page != first_page()) base += number_of(page - 1);
+            const uint64_t kept = source.kept > base ? source.kept - base : 0;
+            end = at_most(number_of(page), kept < ~0U ? static_cast<uint32_t>(kept) : ~0U);
+            low = 0;
             reach = inside;
         }
+        before = inside;
         // Finds the first kept value of the page that is not before the run: for the first run
         // among all, for the others near the one before.
-        const uint64_t limit = at_most(end, page_low + inside);
-        uint64_t high = at_most(limit, low + reach);
-        for (; high < limit && index(high) < inside; high = at_most(limit, low + reach)) {
-            low = high + 1;
-            reach *= 2;
-        }
-        while (low < high) {
-            const uint64_t middle = (low + high) / 2;
-            if (index(middle) < inside)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        low = first_not_before(low, at_most(end, inside), reach,
+                               [&](uint32_t number) { return index(number) < inside; });
         reach = 1;
         with_bits<T>(source.type, [&]<class Bits>(Bits) {
             const std::byte *const kept = part_of(source, ChunkPart::kept_values);
-            const uint64_t stop = at_most(end, low + Layout::length);
+            const uint32_t stop = at_most(end, low + Layout::length);
 #pragma unroll 1
-            for (uint64_t k = low; k < stop; k++) {
+            for (uint32_t k = low; k < stop; k++) {
                 const uint32_t i = index(k) - inside;
                 if (i >= Layout::length) return;
-                const Bits bits[1][1] = {{load_one<Bits>(kept + k * sizeof(Bits))}};
+                const Bits bits[1][1] = {{load_one<Bits>(kept + (base + k) * sizeof(Bits))}};
                 T value[1][1];
                 widen_values(source.type, bits, value);
                 set(values, run, i, value[0][0]);
