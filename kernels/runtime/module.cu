@@ -81,6 +81,7 @@ public:
     void destroy_stream(GpuStream stream) override {
         undo([&] { return runtime::destroy(own(stream)); });
     }
+    GpuStream own_stream() const override { return reinterpret_cast<GpuStream>(stream_); }
     Result<bool> has_greatest_priority(GpuStream stream) const override {
         int priority = 0;
         QCCL_TRY(doing("ask for the priority of a stream",

@@ -115,6 +115,9 @@ public:
     // for host words must not have it.
     virtual Result<GpuStream> create_stream(StreamPriority priority) = 0;
     virtual void destroy_stream(GpuStream stream) = 0;
+    // Returns the stream of this object, which has the greatest priority, for what waits for no
+    // call.
+    virtual GpuStream own_stream() const = 0;
     // Returns false for every stream of a GPU that has only one priority.
     virtual Result<bool> has_greatest_priority(GpuStream stream) const = 0;
     // Returns the number of the capture that the stream is in, unique in the process; 0: none.

@@ -43,8 +43,10 @@ public:
     void drain();
 
 private:
-    // As many as calls have lanes unless a person asks for more.
-    static constexpr size_t streams_kept = 4;
+    // Two keep a GPU busy. With the program's stream and that of its Gpu a rank has four, so that
+    // eight ranks in threads have no more than the 32 queues of a GPU: a kernel that shares its
+    // queue with a stream that waits for a call waits, too.
+    static constexpr size_t streams_kept = 2;
     // Enough for the GPU to have its next task when one ends.
     static constexpr size_t most_under_way = 8;
 

@@ -95,11 +95,10 @@ Done CallSampler::gather(const SampledArea &area, uint64_t run,
 }
 
 Done CallSampler::open_gpu() {
-    if (stream_) return {};
+    if (pinned_) return {};
     constexpr size_t bytes = most_values * sizeof(double) * 2;
     QCCL_TRY(pinned_, PinnedMemory::create(device_.gpu, bytes));
     pinned_bytes_ = bytes;
-    QCCL_TRY(stream_, OwnStream::create(device_.gpu, StreamPriority::greatest));
     return {};
 }
 
@@ -112,9 +111,9 @@ Done CallSampler::gather_from_gpu(const std::byte *from, size_t run_bytes,
         pinned_bytes_ = values_.size();
     }
     for (size_t i = 0; i < places.size(); i++)
-        QCCL_TRY(gpu.copy(stream_->get(), pinned_->data() + i * run_bytes,
+        QCCL_TRY(gpu.copy(gpu.own_stream(), pinned_->data() + i * run_bytes,
                           from + places[i] * type_bytes(type_), run_bytes));
-    QCCL_TRY(gpu.synchronize(stream_->get()));
+    QCCL_TRY(gpu.synchronize(gpu.own_stream()));
     std::memcpy(values_.data(), pinned_->data(), values_.size());
     return {};
 }

@@ -78,8 +78,7 @@ private:
     std::vector<std::byte> values_;         // in the call's type
     std::vector<std::byte> wide_, decoded_; // in the accumulator's type
     std::vector<std::byte> payload_;
-    std::optional<OwnStream> stream_; // GPU only, like the two members below
-    std::optional<PinnedMemory> pinned_;
+    std::optional<PinnedMemory> pinned_; // GPU only, like the member below
     size_t pinned_bytes_ = 0;
 };
 
