@@ -36,13 +36,13 @@ Slot receive_and_sum(Schedule &s, const Group &g, uint32_t chunk, OwnInput own) 
 
 namespace {
 
-void collect(Schedule &s, const Group &g, Parts &parts) {
+void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     scatter_inputs(s, g);
     for (const uint32_t c : g.own_chunks()) parts[c] = receive_and_sum(s, g, c, OwnInput::exact);
 }
 
 // Every member sends the chunks that it owns to all others.
-void deliver(Schedule &s, const Group &g) {
+void all_gather(Schedule &s, const Group &g) {
     for (uint32_t i = 1; i < g.size(); i++)
         for (const uint32_t c : g.own_chunks()) s.send(g.ranks[g.after(i)], output(c));
     for (uint32_t i = 1; i < g.size(); i++)
@@ -53,7 +53,7 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t) {
     return {.operands = std::move(members)};
 }
 
-void collect_at_owner(Schedule &s, const Group &g, Parts &parts) {
+void reduce_scatter_at_owner(Schedule &s, const Group &g, Parts &parts) {
     for (uint32_t i = 1; i < g.size(); i++)
         for (const uint32_t c : g.chunks[g.after(i)]) s.send(g.ranks[g.after(i)], parts[c]);
     for (const uint32_t c : g.own_chunks()) {
@@ -82,8 +82,9 @@ uint32_t rounds_one_way(uint32_t size) { return std::min(size - 1, 1U); }
 
 } // namespace
 
-const Phases direct_phases{collect, deliver, fold, encoded, rounds_one_way};
-const Phases star_phases{collect_at_owner, deliver, fold_at_owner, encoded, rounds_one_way};
+const GroupPhases direct_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
+const GroupPhases star_phases{reduce_scatter_at_owner, all_gather, fold_at_owner, encoded,
+                              rounds_one_way};
 
 Schedule all_reduce_direct(const Team &t) {
     return all_reduce_by(direct_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);

@@ -16,11 +16,12 @@ namespace qccl {
 
 // ---- Direct (direct.cpp)
 
-// Its collect phase accepts inputs only: a partial sum cannot be added in the middle of a sum.
-extern const Phases direct_phases;
-// Its collect phase accepts partial sums: the owner's own part comes first, then those of the other
-// members in the group's order.
-extern const Phases star_phases;
+// Its reduce-scatter phase accepts inputs only: a partial sum cannot be added in the middle of a
+// sum.
+extern const GroupPhases direct_phases;
+// Its reduce-scatter phase accepts partial sums: the owner's own part comes first, then those of
+// the other members in the group's order.
+extern const GroupPhases star_phases;
 
 Schedule all_reduce_direct(const Team &team);
 Schedule reduce_scatter_direct(const Team &team);
@@ -49,7 +50,7 @@ double noise_oneshot(Collective collective, uint32_t ranks);
 
 // ---- Ring (ring.cpp)
 
-extern const Phases ring_phases;
+extern const GroupPhases ring_phases;
 
 // Which rings of the topology are used.
 inline constexpr std::string_view ring_words[] = {"first", "all"};
@@ -69,7 +70,7 @@ double noise_ring(Collective collective, uint32_t ranks);
 
 // ---- Recursive halving (halving.cpp)
 
-extern const Phases halving_phases;
+extern const GroupPhases halving_phases;
 
 Schedule all_reduce_halving(const Team &team);
 Schedule reduce_scatter_halving(const Team &team);
@@ -97,7 +98,7 @@ double noise_doubling(Collective collective, uint32_t ranks);
 inline constexpr std::string_view tree_shapes[] = {"binomial", "double"};
 
 // Within a group each chunk has its own binomial tree, whose root is the chunk's owner.
-extern const Phases tree_phases;
+extern const GroupPhases tree_phases;
 
 Schedule all_reduce_tree(const Team &team, const Choices &choices);
 Schedule broadcast_tree(const Team &team, const Choices &choices);

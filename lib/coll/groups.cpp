@@ -40,25 +40,25 @@ Parts inputs(const Schedule &schedule) {
     return parts;
 }
 
-Schedule reduce_scatter_by(const Phases &phases, const Group &team, uint32_t outbox) {
+Schedule reduce_scatter_by(const GroupPhases &phases, const Group &team, uint32_t outbox) {
     Schedule s{.chunks = team.size(), .outbox = outbox};
     Parts parts = inputs(s);
-    phases.collect(s, team, parts);
+    phases.reduce_scatter(s, team, parts);
     for (const uint32_t c : team.own_chunks()) s.finish(output(c), parts[c]);
     return s;
 }
 
-Schedule all_reduce_by(const Phases &phases, const Group &team, uint32_t outbox) {
+Schedule all_reduce_by(const GroupPhases &phases, const Group &team, uint32_t outbox) {
     Schedule s = reduce_scatter_by(phases, team, outbox);
-    phases.deliver(s, team);
+    phases.all_gather(s, team);
     return s;
 }
 
 // A rank encodes only one chunk, its own.
-Schedule all_gather_by(const Phases &phases, const Group &team) {
+Schedule all_gather_by(const GroupPhases &phases, const Group &team) {
     Schedule s{.chunks = team.size(), .outbox = std::min(team.size() - 1, 1U)};
     for (const uint32_t c : team.own_chunks()) s.copy(output(c), input(c));
-    phases.deliver(s, team);
+    phases.all_gather(s, team);
     return s;
 }
 

@@ -81,12 +81,12 @@ using Parts = std::vector<Slot>;
 Parts inputs(const Schedule &schedule);
 
 // The phases of an algorithm, and their properties that are known without writing a schedule.
-struct Phases {
+struct GroupPhases {
     // The reduce-scatter phase: afterwards the parts of this rank's own chunks are the group's
     // sums.
-    void (*collect)(Schedule &schedule, const Group &group, Parts &parts);
+    void (*reduce_scatter)(Schedule &schedule, const Group &group, Parts &parts);
     // The all-gather phase: the outputs of chunks go from their owners to all members.
-    void (*deliver)(Schedule &schedule, const Group &group);
+    void (*all_gather)(Schedule &schedule, const Group &group);
     // Returns the order of the sum that ends at position `owner`; `members` are the members' parts,
     // by position.
     SumOrder::Term (*fold)(std::vector<SumOrder::Term> members, uint32_t owner);
@@ -97,9 +97,9 @@ struct Phases {
 };
 
 // Write the schedule of a whole team in which every member owns a chunk.
-Schedule all_reduce_by(const Phases &phases, const Group &team, uint32_t outbox);
-Schedule reduce_scatter_by(const Phases &phases, const Group &team, uint32_t outbox);
-Schedule all_gather_by(const Phases &phases, const Group &team);
+Schedule all_reduce_by(const GroupPhases &phases, const Group &team, uint32_t outbox);
+Schedule reduce_scatter_by(const GroupPhases &phases, const Group &team, uint32_t outbox);
+Schedule all_gather_by(const GroupPhases &phases, const Group &team);
 
 // ---- Groups within groups
 

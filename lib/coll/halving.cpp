@@ -36,7 +36,7 @@ template <class Visitor> void each_chunk(const Group &g, const Split &positions,
 
 // At each split a rank sends its parts of the other half's chunks. Received parts are added only
 // when their sum is sent, because they do not arrive in the order of the sum.
-void collect(Schedule &s, const Group &g, Parts &parts) {
+void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     std::vector<std::vector<HalfReceived>> arrivals(s.chunks);
     for (const Split &split : splits_of(g.size(), g.own)) {
         each_chunk(g, split.other(g.own), [&](uint32_t c) {
@@ -53,7 +53,7 @@ void collect(Schedule &s, const Group &g, Parts &parts) {
 
 // The way back: a rank receives the results of the other half's chunks from the partner that it
 // sent its sums to.
-void deliver(Schedule &s, const Group &g) {
+void all_gather(Schedule &s, const Group &g) {
     const auto splits = splits_of(g.size(), g.own);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
         for (const uint32_t peer : split->partners_of(g.own))
@@ -102,7 +102,7 @@ uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduc
 
 } // namespace
 
-const Phases halving_phases{collect, deliver, fold, encoded, rounds_one_way};
+const GroupPhases halving_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
 
 // No send waits for a free wire slot: every value that a rank encodes has its own slot.
 Schedule all_reduce_halving(const Team &t) {

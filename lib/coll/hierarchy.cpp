@@ -14,16 +14,16 @@ namespace qccl {
 
 namespace {
 
-constexpr const Phases *inner_phases[] = {&direct_phases, &ring_phases, &halving_phases,
-                                          &tree_phases};
-constexpr const Phases *outer_phases[] = {&ring_phases, &halving_phases, &star_phases,
-                                          &tree_phases};
+constexpr const GroupPhases *inner_phases[] = {&direct_phases, &ring_phases, &halving_phases,
+                                               &tree_phases};
+constexpr const GroupPhases *outer_phases[] = {&ring_phases, &halving_phases, &star_phases,
+                                               &tree_phases};
 static_assert(std::size(inner_phases) == std::size(inner_words));
 static_assert(std::size(outer_phases) == std::size(outer_words));
 
-// Above the nearest groups the members' parts are sums, which the collect phases of some algorithms
-// do not accept.
-const Phases &phases_of(const TierTree &tree, const Choices &choices, uint32_t level) {
+// Above the nearest groups the members' parts are sums, which the reduce-scatter phases of some
+// algorithms do not accept.
+const GroupPhases &phases_of(const TierTree &tree, const Choices &choices, uint32_t level) {
     return level == 0 && !tree.is_top(0) ? *inner_phases[choices[0]] : *outer_phases[choices[1]];
 }
 
@@ -79,7 +79,7 @@ public:
 
     // Sums from the nearest groups up to the top. Values that are sent below the top are partial
     // sums, which are marked as `inner`.
-    void collect() {
+    void reduce_scatter() {
         Parts parts = inputs(s_);
         for (uint32_t level = 0; level < tree_.levels(); level++) {
             const size_t first = s_.steps.size();
@@ -87,7 +87,7 @@ public:
             for (const Group &group : groups(level, [&](const ChunkRoute &route) {
                      return tree_.leader(level, own, route);
                  }))
-                phases(level).collect(s_, group, parts);
+                phases(level).reduce_scatter(s_, group, parts);
             for (size_t i = first; i < s_.steps.size() && !tree_.is_top(level); i++)
                 if (!computes(s_.steps[i].verb)) s_.steps[i].flags |= Step::inner;
         }
@@ -100,13 +100,13 @@ public:
 
     // Distributes from the top down to the nearest groups. A chunk that other ranks than its owner
     // forward is first sent to these ranks.
-    void deliver() {
+    void all_gather() {
         if (!are_helped(routes_)) {
-            for (uint32_t level = tree_.levels(); level-- > 0;) deliver(level, true, true);
+            for (uint32_t level = tree_.levels(); level-- > 0;) all_gather(level, true, true);
             return;
         }
-        for (uint32_t level = 0; level < tree_.levels(); level++) deliver(level, true, false);
-        for (uint32_t level = tree_.levels() - 1; level-- > 0;) deliver(level, false, true);
+        for (uint32_t level = 0; level < tree_.levels(); level++) all_gather(level, true, false);
+        for (uint32_t level = tree_.levels() - 1; level-- > 0;) all_gather(level, false, true);
     }
 
     Schedule take(uint32_t outbox) && {
@@ -118,7 +118,7 @@ public:
 private:
     static constexpr uint32_t nobody = ~uint32_t{0};
 
-    const Phases &phases(uint32_t level) const { return phases_of(tree_, choices_, level); }
+    const GroupPhases &phases(uint32_t level) const { return phases_of(tree_, choices_, level); }
     template <class Visitor> void each_own(Visitor visit) {
         for (uint32_t c = 0; c < s_.chunks; c++)
             if (routes_[c].owner == t_.rank) visit(c);
@@ -160,14 +160,14 @@ private:
 
     // Distributes chunks whose owners are in this rank's group (takes_home) or elsewhere
     // (takes_others).
-    void deliver(uint32_t level, bool takes_home, bool takes_others) {
+    void all_gather(uint32_t level, bool takes_home, bool takes_others) {
         const uint32_t own = tree_.group_of(level, t_.rank);
         const auto start_of = [&](const ChunkRoute &route) {
             if (tree_.is_home(level, own, route))
                 return takes_home ? tree_.home(level, route) : nobody;
             return takes_others ? tree_.leader(level, own, route) : nobody;
         };
-        for (const Group &group : groups(level, start_of)) phases(level).deliver(s_, group);
+        for (const Group &group : groups(level, start_of)) phases(level).all_gather(s_, group);
     }
 
     const Team &t_;
@@ -212,29 +212,29 @@ double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
 // for a free wire slot.
 Schedule all_reduce_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::all_reduce, t, choices);
-    writer.collect();
-    writer.deliver();
+    writer.reduce_scatter();
+    writer.all_gather();
     const uint32_t chunks = writer.chunks();
     return std::move(writer).take(chunks);
 }
 
 Schedule reduce_scatter_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::reduce_scatter, t, choices);
-    writer.collect();
+    writer.reduce_scatter();
     return std::move(writer).take(t.size - 1);
 }
 
 Schedule all_gather_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::all_gather, t, choices);
     writer.copy_own();
-    writer.deliver();
+    writer.all_gather();
     return std::move(writer).take(1);
 }
 
 Schedule broadcast_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::broadcast, t, choices);
     writer.copy_own();
-    writer.deliver();
+    writer.all_gather();
     const uint32_t chunks = writer.chunks();
     return std::move(writer).take(chunks);
 }

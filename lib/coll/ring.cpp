@@ -47,7 +47,7 @@ uint32_t sums_in_flight(const std::vector<Group> &rings) {
 
 // Every chunk goes once round, and all ranks but its owner add their part to the received sum. A
 // rank sends in all rings before it waits for one.
-void collect(Schedule &s, std::span<const Group> rings, Parts &parts) {
+void reduce_scatter(Schedule &s, std::span<const Group> rings, Parts &parts) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
             for (const uint32_t c : g.chunks[g.before(i)]) s.send(g.ranks[g.after(1)], parts[c]);
@@ -61,10 +61,12 @@ void collect(Schedule &s, std::span<const Group> rings, Parts &parts) {
             }
     }
 }
-void collect(Schedule &s, const Group &g, Parts &parts) { collect(s, {&g, 1}, parts); }
+void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
+    reduce_scatter(s, {&g, 1}, parts);
+}
 
 // Every chunk goes once round, and every rank keeps it.
-void deliver(Schedule &s, std::span<const Group> rings) {
+void all_gather(Schedule &s, std::span<const Group> rings) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
             for (const uint32_t c : g.chunks[g.before(i - 1)])
@@ -73,12 +75,12 @@ void deliver(Schedule &s, std::span<const Group> rings) {
             for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(1)], output(c));
     }
 }
-void deliver(Schedule &s, const Group &g) { deliver(s, {&g, 1}); }
+void all_gather(Schedule &s, const Group &g) { all_gather(s, {&g, 1}); }
 
-Schedule collected(const std::vector<Group> &rings, uint32_t chunks) {
+Schedule reduce_scatter_schedule(const std::vector<Group> &rings, uint32_t chunks) {
     Schedule s{.chunks = chunks, .outbox = sums_in_flight(rings)};
     Parts parts = inputs(s);
-    collect(s, rings, parts);
+    reduce_scatter(s, rings, parts);
     for (const Group &g : rings)
         for (const uint32_t c : g.own_chunks()) s.finish(output(c), parts[c]);
     return s;
@@ -101,7 +103,8 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 } // namespace
 
-const Phases ring_phases{collect, deliver, fold, encoded, [](uint32_t size) { return size - 1; }};
+const GroupPhases ring_phases{reduce_scatter, all_gather, fold, encoded,
+                              [](uint32_t size) { return size - 1; }};
 
 // Chunk c starts at position c / R of ring c mod R and ends before it.
 Schedule all_reduce_ring(const Team &t, const Choices &choices) {
@@ -109,13 +112,13 @@ Schedule all_reduce_ring(const Team &t, const Choices &choices) {
     const auto R = static_cast<uint32_t>(rings.size());
     for (uint32_t c = 0; c < R * t.size; c++)
         rings[c % R].chunks[(c / R + t.size - 1) % t.size].push_back(c);
-    Schedule s = collected(rings, R * t.size);
-    deliver(s, rings);
+    Schedule s = reduce_scatter_schedule(rings, R * t.size);
+    all_gather(s, rings);
     return s;
 }
 
 Schedule reduce_scatter_ring(const Team &t, const Choices &choices) {
-    return collected(rings_to_owners(t, choices), t.size);
+    return reduce_scatter_schedule(rings_to_owners(t, choices), t.size);
 }
 
 // A rank encodes only one chunk, its own.
@@ -123,7 +126,7 @@ Schedule all_gather_ring(const Team &t, const Choices &choices) {
     const std::vector<Group> rings = rings_to_owners(t, choices);
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
     s.copy(output(t.rank), input(t.rank));
-    deliver(s, rings);
+    all_gather(s, rings);
     return s;
 }
 
@@ -136,7 +139,7 @@ Schedule broadcast_ring(const Team &t, const Choices &choices) {
         rings[c].chunks[rings[c].position(t.root)].push_back(c);
         if (t.rank == t.root) s.copy(output(c), input(c));
     }
-    deliver(s, rings);
+    all_gather(s, rings);
     return s;
 }
 

@@ -86,7 +86,7 @@ std::vector<Position> positions_of(const Team &t, const Choices &choices, uint32
     return positions;
 }
 
-void collect(Schedule &s, const Team &t, const Position &p) {
+void reduce_scatter(Schedule &s, const Team &t, const Position &p) {
     const uint32_t first = s.wires;
     for (const uint32_t child : p.children) s.recv(child, wire(s.wires), p.chunk);
     Slot complete = input(p.chunk);
@@ -102,7 +102,7 @@ void collect(Schedule &s, const Team &t, const Position &p) {
 }
 
 // Later children are sent to first, because they are further away and have more ranks below them.
-void deliver(Schedule &s, const Team &t, const Position &p) {
+void all_gather(Schedule &s, const Team &t, const Position &p) {
     if (p.parent != t.rank) s.recv(p.parent, output(p.chunk));
     for (auto child = p.children.rbegin(); child != p.children.rend(); ++child)
         s.send(*child, output(p.chunk));
@@ -128,7 +128,7 @@ bool has_child(const Group &g, uint32_t number, uint32_t stride) {
 }
 
 // At each stride the messages of all chunks go the same way round the group.
-void collect(Schedule &s, const Group &g, Parts &parts) {
+void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     for (uint32_t stride = 1; stride < g.size(); stride *= 2) {
         each_numbered(s, g, [&](uint32_t c, uint32_t number) {
             if (is_child(number, stride)) s.send(g.ranks[g.before(stride)], parts[c]);
@@ -144,7 +144,7 @@ void collect(Schedule &s, const Group &g, Parts &parts) {
     }
 }
 
-void deliver(Schedule &s, const Group &g) {
+void all_gather(Schedule &s, const Group &g) {
     for (uint32_t stride = std::bit_floor(g.size() - 1); stride > 0; stride /= 2) {
         each_numbered(s, g, [&](uint32_t c, uint32_t number) {
             if (has_child(g, number, stride)) s.send(g.ranks[g.after(stride)], output(c));
@@ -192,15 +192,15 @@ uint32_t both_ways(Collective collective) { return collective == Collective::all
 
 } // namespace
 
-const Phases tree_phases{collect, deliver, fold, encoded, rounds_one_way};
+const GroupPhases tree_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
 
 Schedule all_reduce_tree(const Team &t, const Choices &choices) {
     const uint32_t chunks = chunks_of(choices);
     Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
     auto positions = positions_of(t, choices, 0);
-    for (const Position &p : positions) collect(s, t, p);
+    for (const Position &p : positions) reduce_scatter(s, t, p);
     std::reverse(positions.begin(), positions.end());
-    for (const Position &p : positions) deliver(s, t, p);
+    for (const Position &p : positions) all_gather(s, t, p);
     return s;
 }
 
@@ -211,7 +211,7 @@ Schedule broadcast_tree(const Team &t, const Choices &choices) {
     if (t.rank == t.root)
         for (const Position &p : positions) s.copy(output(p.chunk), input(p.chunk));
     std::reverse(positions.begin(), positions.end());
-    for (const Position &p : positions) deliver(s, t, p);
+    for (const Position &p : positions) all_gather(s, t, p);
     return s;
 }
 
