@@ -26,7 +26,7 @@ results=${QTEST_RESULTS:-perf/results}
 values=${QTEST_VALUES:-1000000000}
 device=${QTEST_DEVICE-}
 prefix=${QCCL_PREFIX-}
-unset QCCL_PREFIX QTEST_VALUES # the library knows no such setting
+unset QCCL_PREFIX QTEST_VALUES # they are not settings of the library
 packed=gpu-packages
 allowed=${QTEST_SECONDS:-480}
 root=${QTEST_ROOT-}

@@ -98,7 +98,7 @@ Done take_struct(const StructRule &rule, const void *given, void *known) {
     if (unknown < lead.size)
         return Error::make(Code::invalid_argument,
                            "config: byte %zu of the %s (made for version %u) is set, but this "
-                           "library, version %d, knows no field there",
+                           "library, version %d, has no field there",
                            unknown, rule.name, lead.version, QCCL_VERSION);
     std::memcpy(known, given, common);
     return {};

@@ -1,5 +1,5 @@
 """A code object of an AMD GPU: an ELF file with kernels, what the hardware is told of each (its
-descriptor) and what the runtime is told (the note). Knows nothing of instructions."""
+descriptor) and what the runtime is told (the note). It does not read instructions."""
 import dataclasses
 import pathlib
 import re

@@ -1,5 +1,5 @@
-"""What llvm-objdump prints of a code object, as instructions: mnemonic, operands, modifiers. Knows no
-instruction's meaning."""
+"""What llvm-objdump prints of a code object, as instructions: mnemonic, operands, modifiers. What an
+instruction means is left to the translator."""
 import dataclasses
 import re
 import subprocess

@@ -2,7 +2,7 @@
 
 usage: translate.py OBJDUMP CODE_OBJECT NAME OUTPUT     NAME: of the constant that the C++ defines
 
-An instruction that is not known is translated to the end of whoever comes there, and listed by name.
+An instruction that the translator does not have ends the program that comes to it; such instructions are listed by name.
 """
 import pathlib
 import sys

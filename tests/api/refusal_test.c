@@ -253,7 +253,7 @@ static void configs_of_a_call_that_is_repeated(void **state)
     refused(with_config(&wrong), qcclInvalidArgument, "timeout is not a number");
     wrong = config;
     wrong.reserved[3] = 1;
-    refused(with_config(&wrong), qcclInvalidArgument, "knows no field there");
+    refused(with_config(&wrong), qcclInvalidArgument, "has no field there");
     wrong = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
     wrong.algorithm = "";
     refused(with_config(&wrong), qcclInvalidArgument, "algorithm of all_reduce is \"\"");

@@ -1,4 +1,4 @@
-"""The same program as a job on several hosts, whoever starts it: by hand, by a unique id, as Slurm's srun does, by either
+"""The same program as a job on several hosts, however it is started: by hand, by a unique id, as Slurm's srun does, by either
 mpirun; over IPv6, with interfaces that lead nowhere, and with strangers at every port.
 
 usage: launch_hosts_test.py FAR_SURVIVOR LIBRARY

@@ -1,4 +1,4 @@
-"""What the tests of ranks that others start share: the launchers, and jobs that are started by hand. Knows no programs."""
+"""What the tests of ranks that others start share: the launchers, and jobs that are started by hand. It names no test program."""
 import contextlib
 import os
 import random

@@ -20,7 +20,7 @@ AMD_MEMORY = re.compile(r"(?:VGPRs Spill|ScratchSize \[bytes/lane\]): (\d+)")
 
 
 def kernels_of(report):
-    """Name of each kernel, for whom, and the bytes or values that it keeps in memory."""
+    """Name of each kernel, its target, and the bytes or values that it keeps in memory."""
     text = report.read_text()
     for name, target, rest in NVIDIA.findall(text):
         yield name, target, [int(number) for found in NVIDIA_MEMORY.findall(rest)[:1] for number in found]

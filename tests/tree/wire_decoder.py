@@ -1,6 +1,6 @@
 """A second decoder of chunks, written from lib/codec/WIRE.md alone: it tests the page as much as the library.
 
-Knows nothing of the C++ code; NumPy does the arithmetic. `decode(chunk)` gives a Chunk, or raises Damaged.
+It uses none of the C++ code; NumPy does the arithmetic. `decode(chunk)` gives a Chunk, or raises Damaged.
 """
 
 import struct

@@ -17,7 +17,7 @@ PATIENCE = datetime.timedelta(minutes=5)
 
 
 def vector(pattern, rank):
-    """The values of a .npy file, without a look at their type: whoever calls this has written them."""
+    """The values of a .npy file, whatever type the file names: the caller has written the file."""
     with open(pattern.replace("%r", str(rank)), "rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return torch.frombuffer(memory, dtype=torch.float32, offset=10 + int.from_bytes(memory[8:10], "little"))

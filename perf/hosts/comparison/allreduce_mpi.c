@@ -31,7 +31,7 @@ static void fail(const char *what, const char *about)
     exit(1);
 }
 
-/* The values of a .npy file, without a look at their type: whoever calls this has written them. */
+/* The values of a .npy file, whatever type the file names: the caller has written the file. */
 static const char *map_vector(const char *pattern, int of_rank)
 {
     const char *const place = strstr(pattern, "%r");

@@ -171,7 +171,7 @@ class Testbed:
             print(f"testbed: {sentence}", file=sys.stderr)
 
     def end_processes(self):
-        """Whatever runs on the hosts, whoever started it."""
+        """All processes on the hosts, also those that others started."""
         links.end_processes([host.namespace for host in self.hosts])
 
     def counters(self):

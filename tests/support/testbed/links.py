@@ -1,8 +1,8 @@
-"""What `ip` and `tc` are asked for: network namespaces, a bridge, veths of limited rate, and their removal. Knows nothing
-of what runs there, save how to end it.
+"""What `ip` and `tc` are asked for: network namespaces, a bridge, veths of limited rate, and their removal. Of the
+processes in a namespace it can only say which there are, and end them.
 
 All names of a testbed hold its tag: the pid of its maker, and a letter where that makes several. The maker holds a lock for
-as long as it lives; what nobody holds the lock of is left over from one that was killed, and goes before the next is made.
+as long as it lives; a testbed whose lock is free is left over from a maker that was killed, and is removed before the next is made.
 """
 import contextlib
 import fcntl
@@ -158,7 +158,7 @@ def names_of(tag):
 
 
 def processes_in(namespace):
-    """The pids of all that run in a namespace, whoever started them."""
+    """The pids of all processes in a namespace, also of those that others started."""
     try:
         wanted = os.stat(NAMESPACES / namespace).st_ino
     except FileNotFoundError:

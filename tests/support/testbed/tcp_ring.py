@@ -64,7 +64,7 @@ def main():
     threading.Thread(target=send_for_ever, args=(forward,), daemon=True).start()
     receive(backward, chosen.warm_up)
     count, seconds = receive(backward, chosen.seconds)
-    # Whoever is done first goes on receiving, so that the links stay full for the others.
+    # A rank that is done first goes on receiving, so that the links stay full for the others.
     receive(backward, chosen.warm_up)
     print(json.dumps({"received_bytes": count, "seconds": seconds}), flush=True)
     os._exit(0)  # the sending thread does not end
