@@ -186,18 +186,18 @@ std::optional<RemoteLink> remote_link(const JobTopology &job) {
 }
 
 void apply_link(const RemoteLink &link, const Settings &settings, CostModel &speeds) {
-    const CostModel::Link known = speeds.far;
-    if (link.link_class != LinkClass::tcp) speeds.far = rdma_link;
-    speeds.far.alone.latency_ns += link.latency_ns;
-    speeds.far.shared.latency_ns += link.latency_ns;
+    const CostModel::Link known = speeds.remote;
+    if (link.link_class != LinkClass::tcp) speeds.remote = rdma_link;
+    speeds.remote.alone.latency_ns += link.latency_ns;
+    speeds.remote.shared.latency_ns += link.latency_ns;
     if (settings.link_latency) {
-        speeds.far.alone.latency_ns = known.alone.latency_ns;
-        speeds.far.shared.latency_ns = known.shared.latency_ns;
+        speeds.remote.alone.latency_ns = known.alone.latency_ns;
+        speeds.remote.shared.latency_ns = known.shared.latency_ns;
     }
     if (!link.bytes_per_ns || settings.link_rate) return;
-    speeds.far_bytes_per_ns = *link.bytes_per_ns;
-    speeds.far_rank_bytes_per_ns = link.rank_bytes_per_ns.value_or(0);
-    speeds.far_rate_source = RateSource::stated;
+    speeds.remote_bytes_per_ns = *link.bytes_per_ns;
+    speeds.remote_rank_bytes_per_ns = link.rank_bytes_per_ns.value_or(0);
+    speeds.remote_rate_source = RateSource::stated;
 }
 
 std::optional<LocalLink> local_link(const JobTopology &job) {
@@ -275,8 +275,8 @@ bool are_on_gpus(const JobTopology &job) {
 namespace {
 
 // Returns the paths between these vertices of a machine, which have the numbers 0, 1, ... here.
-NearLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &parts) {
-    NearLinks::Kind kind{.parts = static_cast<uint32_t>(parts.size()), .byte_ns = {}, .ways = {}};
+LocalLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &parts) {
+    LocalLinks::Kind kind{.parts = static_cast<uint32_t>(parts.size()), .byte_ns = {}, .ways = {}};
     for (const Link &link : graph.links())
         kind.byte_ns.insert(kind.byte_ns.end(), 2, link.bytes_per_ns > 0 ? 1 / sustained(link) : 0);
     const Capacities all(graph);
@@ -291,11 +291,11 @@ NearLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &pa
     return kind;
 }
 
-std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
+std::shared_ptr<const LocalLinks> local_links(const JobTopology &job) {
     if (!are_on_gpus(job)) return nullptr;
-    NearLinks found{.kinds = {},
-                    .kind_of = std::vector<uint32_t>(job.places.size()),
-                    .part_of = std::vector<uint32_t>(job.places.size())};
+    LocalLinks found{.kinds = {},
+                     .kind_of = std::vector<uint32_t>(job.places.size()),
+                     .part_of = std::vector<uint32_t>(job.places.size())};
     std::map<uint32_t, std::vector<uint32_t>> ranks; // by machine
     for (uint32_t rank = 0; rank < job.places.size(); rank++)
         ranks[job.graph.machine_of(job.places[rank])].push_back(rank);
@@ -317,7 +317,7 @@ std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
                 std::distance(taken.begin(), taken.find(part.number_of(job.places[rank]))));
         }
     }
-    return std::make_shared<const NearLinks>(std::move(found));
+    return std::make_shared<const LocalLinks>(std::move(found));
 }
 
 // Returns the network that contains this one. If a file has several networks that no other
@@ -360,7 +360,7 @@ std::shared_ptr<const RackLines> rack_lines(const JobTopology &job) {
 } // namespace
 
 SharedLinks shared_links(const JobTopology &job) {
-    return {.near = near_links(job), .racks = rack_lines(job)};
+    return {.local = local_links(job), .racks = rack_lines(job)};
 }
 
 std::vector<RankLocation> location(const JobTopology &job) {

@@ -257,29 +257,29 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
 }
 
 Result<RemoteOptions> Creation::remote_options() const {
-    RemoteOptions far;
-    far.transports = settings_.ucx_transports.value_or("");
-    far.devices = settings_.ucx_devices.value_or("");
+    RemoteOptions remote;
+    remote.transports = settings_.ucx_transports.value_or("");
+    remote.devices = settings_.ucx_devices.value_or("");
     QCCL_TRY(const std::vector<Endpoint> here,
              choose_endpoints(settings_.socket_interface.value_or("")));
     for (const Endpoint &endpoint : here)
-        far.addresses.push_back(to_socket_address(endpoint).storage);
-    QCCL_TRY(check_headroom(hosts_, bootstrap_.rank(), far));
+        remote.addresses.push_back(to_socket_address(endpoint).storage);
+    QCCL_TRY(check_headroom(hosts_, bootstrap_.rank(), remote));
     const auto module = load_network_module(ucx_module_file);
     if (!module)
         return Error::make(
             module.error().code,
             "ranks are on %u hosts (see QCCL_HOSTID), and there is no network: %.350s",
             *std::max_element(hosts_.begin(), hosts_.end()) + 1, module.error().text);
-    far.network = *module;
-    return far;
+    remote.network = *module;
+    return remote;
 }
 
 Result<TransportOptions> Creation::transport_options() const {
     TransportOptions options;
     options.hosts = hosts_;
     if (!hosts_.empty()) {
-        QCCL_TRY(options.far, remote_options());
+        QCCL_TRY(options.remote, remote_options());
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();

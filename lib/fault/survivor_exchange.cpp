@@ -67,10 +67,10 @@ void SurvivorExchange::publish(const MemberGroup &group, uint32_t record,
                                std::span<const std::byte> bytes) {
     write_record(peer_table_.mine(), record, ++version_, bytes);
     if (!remote_) return;
-    std::vector<uint32_t> far;
+    std::vector<uint32_t> remote;
     for (const uint32_t member : group.members)
-        if (!peer_table_.is_local(member) && !gone_[member]) far.push_back(member);
-    remote_->send_record(record, version_, bytes, far);
+        if (!peer_table_.is_local(member) && !gone_[member]) remote.push_back(member);
+    remote_->send_record(record, version_, bytes, remote);
 }
 
 // Notes which members are gone; a member that is gone stays gone. What a member sent before that

@@ -156,9 +156,9 @@ void MemoryClaim::publish(uint64_t bytes) const {
 
 uint64_t MemoryClaim::needed_by_all() const {
     uint64_t sum = 0;
-    for (const uint32_t near : peer_table_.local_ranks) {
+    for (const uint32_t local : peer_table_.local_ranks) {
         const uint64_t needed =
-            peer_table_.segments[near].status().overflow_needed.load(std::memory_order_seq_cst);
+            peer_table_.segments[local].status().overflow_needed.load(std::memory_order_seq_cst);
         sum += std::min(needed, most_outbox_bytes); // so that the sum does not wrap
     }
     return sum;

@@ -128,21 +128,21 @@ constexpr auto figures_of(std::string_view alone, std::string_view shared) {
 
 constexpr double least_rate = 1e-6, most_rate = 1e5; // GB/s
 
-constexpr auto table =
-    joined(joined(joined(figures_of<&CostModel::near>("near alone", "near shared"),
-                         figures_of<&CostModel::eager>("eager alone", "eager shared")),
-                  figures_of<&CostModel::far>("far alone", "far shared")),
-           std::array<CalibratedFigure, 7>{{
-               {"far", "bytes_per_ns", least_rate, most_rate, figure<&CostModel::far_bytes_per_ns>},
-               {"far", "burst_bytes", 0, 1e12, figure<&CostModel::far_burst_bytes>},
-               {"far", "crowding", 1, 100, figure<&CostModel::far_crowding>},
-               {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
-               {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
-               {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},
-               {"coding", "narrow", 1e-3, 1, figure<&CostModel::narrow_coding>},
-           }});
+constexpr auto table = joined(
+    joined(joined(figures_of<&CostModel::local>("near alone", "near shared"),
+                  figures_of<&CostModel::eager>("eager alone", "eager shared")),
+           figures_of<&CostModel::remote>("far alone", "far shared")),
+    std::array<CalibratedFigure, 7>{{
+        {"far", "bytes_per_ns", least_rate, most_rate, figure<&CostModel::remote_bytes_per_ns>},
+        {"far", "burst_bytes", 0, 1e12, figure<&CostModel::remote_burst_bytes>},
+        {"far", "crowding", 1, 100, figure<&CostModel::remote_crowding>},
+        {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
+        {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
+        {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},
+        {"coding", "narrow", 1e-3, 1, figure<&CostModel::narrow_coding>},
+    }});
 
-constexpr size_t far_rate = static_cast<size_t>(
+constexpr size_t remote_rate = static_cast<size_t>(
     std::ranges::find(table, "bytes_per_ns", &CalibratedFigure::key) - table.begin());
 
 // An operation of a codec that has a rate.
@@ -388,7 +388,7 @@ bool Calibration::is_empty() const {
 void Calibration::apply(const Settings &settings, CostModel &speeds) const {
     for (size_t i = 0; i < table.size(); i++)
         if (has(i)) table[i].of(speeds) = figures_[i];
-    if (has(far_rate)) speeds.far_rate_source = RateSource::measured;
+    if (has(remote_rate)) speeds.remote_rate_source = RateSource::measured;
     speeds.codec_rates.replace_by(codec_rates_);
     take_settings(settings, speeds);
 }

@@ -197,7 +197,7 @@ const char *name(RateSource source) {
 CostModel cost_model_by(const Settings &settings, double ranks_per_core,
                         const CodecRates &codec_rates) {
     CostModel speeds;
-    speeds.far_rate_source = RateSource::assumed;
+    speeds.remote_rate_source = RateSource::assumed;
     speeds.codec_rates = codec_rates;
     speeds.ranks_per_core = ranks_per_core;
     take_settings(settings, speeds);
@@ -206,12 +206,12 @@ CostModel cost_model_by(const Settings &settings, double ranks_per_core,
 
 void take_settings(const Settings &settings, CostModel &speeds) {
     if (settings.link_latency)
-        for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
-            far->latency_ns = static_cast<double>(settings.link_latency->count());
+        for (LinkSpeeds *remote : {&speeds.remote.alone, &speeds.remote.shared})
+            remote->latency_ns = static_cast<double>(settings.link_latency->count());
     if (settings.link_rate) {
-        speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
-        speeds.far_rank_bytes_per_ns = 0;
-        speeds.far_rate_source = RateSource::stated;
+        speeds.remote_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
+        speeds.remote_rank_bytes_per_ns = 0;
+        speeds.remote_rate_source = RateSource::stated;
     }
 }
 
@@ -220,11 +220,11 @@ CostModel gpu_cost_model_by(const Settings &settings, double ranks_per_gpu, GpuR
     const double copying = 1800 / ranks_per_gpu;
     const auto coding = static_cast<float>(copying);
     CostModel speeds = cost_model_by(settings, 1, CodecRates({coding, coding, coding}));
-    speeds.near.alone = {.latency_ns = 15000,
-                         .message_ns = 1000,
-                         .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
-    speeds.near.shared = speeds.near.alone;
-    speeds.eager = speeds.near;
+    speeds.local.alone = {.latency_ns = 15000,
+                          .message_ns = 1000,
+                          .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
+    speeds.local.shared = speeds.local.alone;
+    speeds.eager = speeds.local;
     for (CopySpeeds::Point &point : speeds.copy.points) point.bytes_per_ns = copying;
     speeds.narrow_coding = 1;
     return speeds;
@@ -296,19 +296,20 @@ struct ChunkBytes {
 };
 
 // Returns how long a rank's processor handles messages.
-double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instances,
-                   const ChunkBytes &bytes, const LinkSpeeds &near, const LinkSpeeds &far) {
-    const double far_messages = counts.far_sends + counts.far_recvs,
-                 near_messages = counts.sends + counts.recvs - far_messages;
-    const double far_bytes =
-        bytes.of(far_messages, counts.far_inner_sends + counts.far_inner_recvs);
+double messages_ns(const ChunkCounts &counts, uint32_t remote_peers, double instances,
+                   const ChunkBytes &bytes, const LinkSpeeds &local, const LinkSpeeds &remote) {
+    const double remote_messages = counts.remote_sends + counts.remote_recvs,
+                 local_messages = counts.sends + counts.recvs - remote_messages;
+    const double remote_bytes =
+        bytes.of(remote_messages, counts.remote_inner_sends + counts.remote_inner_recvs);
     const auto message_bytes =
         static_cast<uint64_t>(std::max(bytes.outer, bytes.inner) / instances);
-    const double network_messages = std::max(
-        counts.far_series, far_messages / static_cast<double>(messages_per_batch(message_bytes)));
-    return near_messages * (instances * near.message_ns + bytes.outer * near.byte_ns) +
-           network_messages * instances * far.message_ns * contention(far_peers, true) +
-           far_bytes * far.byte_ns;
+    const double network_messages =
+        std::max(counts.remote_series,
+                 remote_messages / static_cast<double>(messages_per_batch(message_bytes)));
+    return local_messages * (instances * local.message_ns + bytes.outer * local.byte_ns) +
+           network_messages * instances * remote.message_ns * contention(remote_peers, true) +
+           remote_bytes * remote.byte_ns;
 }
 
 // Returns the share of a rank's waiting that counts if calls follow each other. The root of a
@@ -337,10 +338,11 @@ public:
           // Ranks that share a core wait for the work of all of them, other ranks for the busiest
           // one. The root of a broadcast waits for no rank.
           is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
-          far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()),
-          near_rounds_(step_counts.rounds -
-                       std::min<double>(step_counts.rounds, step_counts.far_rounds)),
-          host_rate_(speeds.far_bytes_per_ns), rank_rate_(speeds.far_rank_bytes_per_ns) {}
+          remote_(shares_cores_ ? speeds.remote.shared : speeds.remote.alone),
+          local_(local_speeds()),
+          local_rounds_(step_counts.rounds -
+                        std::min<double>(step_counts.rounds, step_counts.remote_rounds)),
+          host_rate_(speeds.remote_bytes_per_ns), rank_rate_(speeds.remote_rank_bytes_per_ns) {}
 
     Cost cost() const {
         Cost c;
@@ -365,18 +367,18 @@ private:
                encoded_bytes(codec, problem_.type, count_ - full * geometry_.segment);
     }
 
-    LinkSpeeds near_speeds() const {
+    LinkSpeeds local_speeds() const {
         const EagerSlots slots{speeds_.eager_bytes, speeds_.eager_exchanges};
         const CostModel::Link &link =
             fits_eager(algorithm_, problem_, counts_.chunks, outer_bytes_, slots) ? speeds_.eager
-                                                                                  : speeds_.near;
-        LinkSpeeds near = shares_cores_ ? link.shared : link.alone;
+                                                                                  : speeds_.local;
+        LinkSpeeds local = shares_cores_ ? link.shared : link.alone;
         // Ranks that wait poll the network in between, and hold up the ranks on the same core.
         constexpr double held_up = 0.4;
         if (shares_cores_ && problem_.has_hosts())
-            near.latency_ns = std::max(near.latency_ns, held_up * far_.latency_ns);
-        if (counts_.near_hop_ns > 0) near.byte_ns = 0; // the links' own times count instead
-        return near;
+            local.latency_ns = std::max(local.latency_ns, held_up * remote_.latency_ns);
+        if (counts_.local_hop_ns > 0) local.byte_ns = 0; // the links' own times count instead
+        return local;
     }
 
     double instances() const { return static_cast<double>(geometry_.instances); }
@@ -387,12 +389,13 @@ private:
     // A burst passes part of the bytes at once, so a small call takes less than the link's rate
     // says.
     double line_ns(double bytes) const {
-        const double share = speeds_.far_burst_bytes > bytes ? bytes / speeds_.far_burst_bytes : 1;
+        const double share =
+            speeds_.remote_burst_bytes > bytes ? bytes / speeds_.remote_burst_bytes : 1;
         return share * bytes / host_rate_;
     }
 
-    double near_line_ns() const {
-        return counts_.near_line_ns * bytes().outer + counts_.inner_near_line_ns * bytes().inner;
+    double local_line_ns() const {
+        return counts_.local_line_ns * bytes().outer + counts_.inner_local_line_ns * bytes().inner;
     }
     double rack_line_ns() const { return counts_.rack_line_ns * bytes().outer / rate_factor_; }
 
@@ -405,33 +408,34 @@ private:
             static_cast<uint64_t>(bytes().of(counts_.busiest.sends, counts_.busiest.inner_sends));
         c.host_bytes =
             static_cast<uint64_t>(bytes().of(counts_.host_sends, counts_.host_inner_sends));
-        c.far_peers = counts_.far_peers;
+        c.remote_peers = counts_.remote_peers;
     }
 
     // Fills in the parts of the cost, and returns the time that they add up to.
     double add_parts(Cost &c) const {
         c.compute_ns = work_ns([&](const ChunkCounts &counts) { return computing_ns(counts); });
         c.messages_ns = work_ns([&](const ChunkCounts &counts) {
-            return messages_ns(counts, counts_.far_peers, instances(), bytes(), near_, far_);
+            return messages_ns(counts, counts_.remote_peers, instances(), bytes(), local_, remote_);
         });
         c.wire_ns = line_ns(static_cast<double>(c.host_bytes));
         if (rank_rate_ > 0)
-            c.wire_ns = std::max(
-                c.wire_ns, bytes().of(counts_.busiest.far_sends, counts_.busiest.far_inner_sends) /
-                               rank_rate());
-        c.wire_ns *= contention(counts_.far_peers, problem_.codec.is_lossless());
-        const double wire_in_rack_ns = std::max(c.wire_ns, near_line_ns());
+            c.wire_ns = std::max(c.wire_ns, bytes().of(counts_.busiest.remote_sends,
+                                                       counts_.busiest.remote_inner_sends) /
+                                                rank_rate());
+        c.wire_ns *= contention(counts_.remote_peers, problem_.codec.is_lossless());
+        const double wire_in_rack_ns = std::max(c.wire_ns, local_line_ns());
         c.rack_ns = rack_line_ns();
         c.wire_ns = std::max(wire_in_rack_ns, c.rack_ns);
-        c.latency_ns = sharers_ * waiting_ *
-                       (near_rounds_ * near_.latency_ns + counts_.far_rounds * far_.latency_ns);
+        c.latency_ns =
+            sharers_ * waiting_ *
+            (local_rounds_ * local_.latency_ns + counts_.remote_rounds * remote_.latency_ns);
         return std::max(pipeline_ns(c, wire_in_rack_ns), lanes_ns());
     }
 
     double computing_ns(const ChunkCounts &counts) const {
         const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
         const double crowding_factor =
-            shares_cores_ && problem_.has_hosts() ? speeds_.far_crowding : 1;
+            shares_cores_ && problem_.has_hosts() ? speeds_.remote_crowding : 1;
         return crowding_factor * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
     }
 
@@ -473,8 +477,8 @@ private:
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
-        const double chain = near_rounds_ * (hop(near_) + segment_bytes * counts_.near_hop_ns) +
-                             counts_.far_rounds * (hop(far_) + segment_bytes / rank_rate());
+        const double chain = local_rounds_ * (hop(local_) + segment_bytes * counts_.local_hop_ns) +
+                             counts_.remote_rounds * (hop(remote_) + segment_bytes / rank_rate());
         return (chain + computing) * instances() / geometry_.lanes;
     }
 
@@ -489,8 +493,8 @@ private:
     const bool shares_cores_;
     const double sharers_, waiting_;
     const bool is_work_shared_;
-    const LinkSpeeds far_, near_;
-    const double near_rounds_;
+    const LinkSpeeds remote_, local_;
+    const double local_rounds_;
     double host_rate_, rank_rate_; // bytes a nanosecond; rank_rate_ 0: the host's rate
     double rate_factor_ = 1;       // by which racks' links are assumed to be faster
 };
@@ -509,7 +513,7 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const StepCounts &
 }
 
 bool is_rate_in_doubt(const Problem &problem, const CostModel &speeds) {
-    return problem.has_hosts() && speeds.far_rate_source != RateSource::measured;
+    return problem.has_hosts() && speeds.remote_rate_source != RateSource::measured;
 }
 
 } // namespace qccl

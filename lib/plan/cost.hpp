@@ -126,35 +126,35 @@ struct CostModel {
     };
     // Within a node: by messages in shared memory, and by eager slots, which carry calls whose
     // encoded values fit into them.
-    Link near{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
-              {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
+    Link local{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
+               {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
     Link eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
                {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
     size_t eager_bytes = 0;       // 0: there are no eager slots
     uint32_t eager_exchanges = 1; // most exchanges of a call
     // Between nodes. The ranks of a node share its network link.
-    Link far{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
-             {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
-    double far_bytes_per_ns = 0.125; // of a node, each way
+    Link remote{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
+                {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
+    double remote_bytes_per_ns = 0.125; // of a node, each way
     // The part of that rate that one rank alone can use, if ranks have NICs of their own; 0: all.
-    double far_rank_bytes_per_ns = 0;
-    RateSource far_rate_source = RateSource::measured;
+    double remote_rank_bytes_per_ns = 0;
+    RateSource remote_rate_source = RateSource::measured;
     // Bytes that a node's link passes at once after a pause, through switch buffers or token
     // buckets.
-    double far_burst_bytes = 0;
+    double remote_burst_bytes = 0;
     double ranks_per_core = 1;
     // How many times as long computing takes between hosts if ranks share cores: ranks that wait
     // poll the network in between. Measured with `onebit` on 1 and 4 MiB, 4 hosts on 2 cores.
-    double far_crowding = 1.4;
+    double remote_crowding = 1.4;
     CopySpeeds copy{}; // bytes are those of unencoded values
     CodecRates codec_rates = CodecRates::of_tier("avx2");
     // For floats of 8 and 16 bits: the part of a codec's rate that remains, because widening takes
     // as long as coding.
     double narrow_coding = 0.25;
 
-    bool is_far_rate_known() const { return far_rate_source != RateSource::assumed; }
+    bool is_remote_rate_known() const { return remote_rate_source != RateSource::assumed; }
     bool shares_cores() const { return ranks_per_core > 1; }
-    const LinkSpeeds &remote_link() const { return shares_cores() ? far.shared : far.alone; }
+    const LinkSpeeds &remote_link() const { return shares_cores() ? remote.shared : remote.alone; }
 
     bool operator==(const CostModel &) const = default;
 };
@@ -200,10 +200,10 @@ struct Cost {
     uint64_t wire_bytes = 0; // sent by the busiest rank, headers included
     uint64_t host_bytes = 0; // sent from the busiest host to others
     uint32_t rounds = 0;
-    uint32_t far_peers = 0; // most that a rank sends to, a connection each
-    double noise = 0;       // encodes of a rank's contribution, on average
-    double inner_noise = 0; // the same for the inner tiers' codec
-    uint32_t summands = 1;  // contributions to a result
+    uint32_t remote_peers = 0; // most that a rank sends to, a connection each
+    double noise = 0;          // encodes of a rank's contribution, on average
+    double inner_noise = 0;    // the same for the inner tiers' codec
+    uint32_t summands = 1;     // contributions to a result
 };
 
 Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner);

@@ -121,9 +121,9 @@ std::string finer_difference(const Plan &plan, const Plan &best, DataType type) 
     if (plan.cost.noise > best.cost.noise)
         return as_fast + print("loses more: NMSE %.2g instead of %.2g", predicted_nmse(plan, type),
                                predicted_nmse(best, type));
-    if (plan.cost.far_peers > best.cost.far_peers)
+    if (plan.cost.remote_peers > best.cost.remote_peers)
         return as_fast + print("has more streams between hosts: %u of a rank instead of %u",
-                               plan.cost.far_peers, best.cost.far_peers);
+                               plan.cost.remote_peers, best.cost.remote_peers);
     if (plan.cost.time_ns == best.cost.time_ns)
         return "as fast; the one that is listed first is taken";
     if (is_as_fast(plan.cost, best.cost))
@@ -196,8 +196,8 @@ private:
         return qccl::is_rate_in_doubt(all_.planned, all_.inputs.speeds);
     }
     const char *where_the_rate_is_from() const {
-        return all_.inputs.speeds.is_far_rate_known() ? "was stated and not measured"
-                                                      : "is unknown";
+        return all_.inputs.speeds.is_remote_rate_known() ? "was stated and not measured"
+                                                         : "is unknown";
     }
 
     std::string why_chosen(const std::string &refusal) const {

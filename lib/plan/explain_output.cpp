@@ -52,7 +52,7 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan,
     if (problem.codec.min_bytes)
         append(text, "smaller than the codec's %s\n",
                print_bytes(*problem.codec.min_bytes).c_str());
-    else if (!speeds.is_far_rate_known())
+    else if (!speeds.is_remote_rate_known())
         append(text, "%s\n", unknown_rate);
     else
         append(text, "the codec would not make it %.3g times as fast\n", least_gain);
@@ -140,8 +140,9 @@ void add_hosts(std::string &text, const Partition &hosts, const PlannerInputs &i
     append(text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
            hosts.groups(), print_sizes(hosts).c_str(),
            print_time(speeds.remote_link().latency_ns).c_str(),
-           speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns,
-           speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
+           speeds.is_remote_rate_known() ? "" : "an unknown rate, taken for ",
+           speeds.remote_bytes_per_ns,
+           speeds.remote_rate_source == RateSource::stated ? ", stated and not measured" : "");
     if (const RackLines *const lines = inputs.links.racks.get())
         append(text, "; %.4g GB/s for all of a rack", *lines->slowest_bytes_per_ns());
     text += "\n";
@@ -346,8 +347,8 @@ Json machine_of(const Explanation &all) {
     const bool counts = !all.inputs.is_reproducible;
     const auto counted = [&](const auto &value) { return counts ? Json(value) : Json(nullptr); };
     json["host_GBps"] =
-        speeds.is_far_rate_known() ? counted(speeds.far_bytes_per_ns) : Json(nullptr);
-    json["host_rate_source"] = counted(name(speeds.far_rate_source));
+        speeds.is_remote_rate_known() ? counted(speeds.remote_bytes_per_ns) : Json(nullptr);
+    json["host_rate_source"] = counted(name(speeds.remote_rate_source));
     if (const RackLines *const lines = all.inputs.links.racks.get())
         json["rack_GBps"] = *lines->slowest_bytes_per_ns();
     json["host_latency_us"] = counted(speeds.remote_link().latency_ns / ns_per_us);

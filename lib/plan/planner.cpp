@@ -87,8 +87,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Plan
 // Streams that share a host's link lose some of its rate to each other, and more of it near their
 // ends: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
 bool is_preferred(const Cost &cost, const Cost &than) {
-    return std::tie(cost.noise, cost.far_peers, cost.time_ns) <
-           std::tie(than.noise, than.far_peers, than.time_ns);
+    return std::tie(cost.noise, cost.remote_peers, cost.time_ns) <
+           std::tie(than.noise, than.remote_peers, than.time_ns);
 }
 
 static double ratio(double time, double least) { return least > 0 ? time / least : 1; }
@@ -247,7 +247,7 @@ Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Alg
     QCCL_TRY(const Plan plan, choose_algorithm(problem, inputs, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
-    if (lossless && !inputs.speeds.is_far_rate_known()) return lossless;
+    if (lossless && !inputs.speeds.is_remote_rate_known()) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;
 }
@@ -345,7 +345,7 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const PlannerInputs 
     QCCL_TRY(choice.plan, choose(with_codec(problem, named), inputs, forced, counts));
     if (choice.plan.codec.is_lossless())
         choice.outcome =
-            inputs.speeds.is_far_rate_known() ? Outcome::no_gain : Outcome::unknown_link;
+            inputs.speeds.is_remote_rate_known() ? Outcome::no_gain : Outcome::unknown_link;
     return choice;
 }
 
@@ -364,7 +364,7 @@ Result<BudgetChoice> choose_by_error(const Problem &problem, const PlannerInputs
         choice.plan = *best->plan;
     } else if (!problem.has_hosts()) {
         choice.outcome = Outcome::no_link;
-    } else if (!inputs.speeds.is_far_rate_known()) {
+    } else if (!inputs.speeds.is_remote_rate_known()) {
         choice.outcome = Outcome::unknown_link;
     } else if (best->plan->cost.time_ns * least_gain > choice.plan.cost.time_ns) {
         choice.outcome = Outcome::no_gain;

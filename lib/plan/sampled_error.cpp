@@ -123,9 +123,10 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .calls = entry.calls,
                  .samples = entry.samples,
                  .bytes = vector_bytes(problem),
-                 .guessed_bytes_per_ns = problem.has_hosts() && !inputs.speeds.is_far_rate_known()
-                                             ? inputs.speeds.far_bytes_per_ns
-                                             : 0,
+                 .guessed_bytes_per_ns =
+                     problem.has_hosts() && !inputs.speeds.is_remote_rate_known()
+                         ? inputs.speeds.remote_bytes_per_ns
+                         : 0,
                  .has_hosts = problem.has_hosts(),
                  .findings = {}};
     StepCountCache counted;

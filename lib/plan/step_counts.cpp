@@ -78,9 +78,9 @@ struct Sends {
 
 // The counts of one rank.
 struct RankStepCounts {
-    uint32_t chunks = 0, outbox = 0, turns = 0, far_peers = 0;
+    uint32_t chunks = 0, outbox = 0, turns = 0, remote_peers = 0;
     ChunkCounts counts;
-    std::map<uint32_t, Sends> near_sends; // by peer
+    std::map<uint32_t, Sends> local_sends; // by peer
 };
 
 bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
@@ -95,13 +95,13 @@ void count(const Step &step, bool is_remote, bool is_lossless, ChunkCounts &c) {
     case Verb::send:
         c.sends++;
         c.inner_sends += is_inner;
-        c.far_sends += is_remote;
-        c.far_inner_sends += is_remote && is_inner;
+        c.remote_sends += is_remote;
+        c.remote_inner_sends += is_remote && is_inner;
         break;
     case Verb::recv:
         c.recvs++;
-        c.far_recvs += is_remote;
-        c.far_inner_recvs += is_remote && is_inner;
+        c.remote_recvs += is_remote;
+        c.remote_inner_recvs += is_remote && is_inner;
         break;
     case Verb::encode:
         c.encodes += !(is_lossless && step.leaves_values());
@@ -128,34 +128,41 @@ Result<RankStepCounts> step_counts_of(const Algorithm &algorithm, const Problem 
                      .outbox = placed.outbox,
                      .turns = count_turns(author),
                      .counts = {},
-                     .near_sends = {}};
-    std::set<uint32_t> far_peers;
+                     .local_sends = {}};
+    std::set<uint32_t> remote_peers;
     const std::vector<uint32_t> place_in_series = places_in_series(placed);
     for (size_t i = 0; i < placed.steps.size(); i++) {
         const Step &step = placed.steps[i];
         const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
         const bool is_remote = moves && is_between_hosts(problem, rank, step.peer);
-        if (is_remote && step.verb == Verb::send) far_peers.insert(step.peer);
+        if (is_remote && step.verb == Verb::send) remote_peers.insert(step.peer);
         if (!is_remote && step.verb == Verb::send) {
-            Sends &sends = t.near_sends[step.peer];
+            Sends &sends = t.local_sends[step.peer];
             sends.all++;
             sends.inner += step.has(Step::inner);
         }
         count(step, is_remote, problem.codec.is_lossless(), t.counts);
-        t.counts.far_series += is_remote && place_in_series[i] == 0;
+        t.counts.remote_series += is_remote && place_in_series[i] == 0;
     }
-    t.far_peers = static_cast<uint32_t>(far_peers.size());
+    t.remote_peers = static_cast<uint32_t>(remote_peers.size());
     return t;
 }
 
-constexpr std::array count_fields = {&ChunkCounts::sends,           &ChunkCounts::recvs,
-                                     &ChunkCounts::encodes,         &ChunkCounts::decodes,
-                                     &ChunkCounts::decode_adds,     &ChunkCounts::copies,
-                                     &ChunkCounts::inner_sends,     &ChunkCounts::inner_encodes,
-                                     &ChunkCounts::inner_decodes,   &ChunkCounts::inner_decode_adds,
-                                     &ChunkCounts::far_sends,       &ChunkCounts::far_recvs,
-                                     &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs,
-                                     &ChunkCounts::far_series};
+constexpr std::array count_fields = {&ChunkCounts::sends,
+                                     &ChunkCounts::recvs,
+                                     &ChunkCounts::encodes,
+                                     &ChunkCounts::decodes,
+                                     &ChunkCounts::decode_adds,
+                                     &ChunkCounts::copies,
+                                     &ChunkCounts::inner_sends,
+                                     &ChunkCounts::inner_encodes,
+                                     &ChunkCounts::inner_decodes,
+                                     &ChunkCounts::inner_decode_adds,
+                                     &ChunkCounts::remote_sends,
+                                     &ChunkCounts::remote_recvs,
+                                     &ChunkCounts::remote_inner_sends,
+                                     &ChunkCounts::remote_inner_recvs,
+                                     &ChunkCounts::remote_series};
 
 void take_greater(ChunkCounts &most, const ChunkCounts &other) {
     for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);
@@ -165,7 +172,7 @@ void take_greater(StepCounts &most, const RankStepCounts &other) {
     most.chunks = other.chunks;
     most.outbox = std::max(most.outbox, other.outbox);
     most.turns = std::max(most.turns, other.turns);
-    most.far_peers = std::max(most.far_peers, other.far_peers);
+    most.remote_peers = std::max(most.remote_peers, other.remote_peers);
     take_greater(most.busiest, other.counts);
 }
 
@@ -205,8 +212,8 @@ Done add_host(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks, Ste
     double sends = 0, inner_sends = 0;
     for (const uint32_t rank : ranks) {
         QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
-        sends += one->counts.far_sends;
-        inner_sends += one->counts.far_inner_sends;
+        sends += one->counts.remote_sends;
+        inner_sends += one->counts.remote_inner_sends;
         take_greater(most, *one);
     }
     most.host_sends = std::max(most.host_sends, sends);
@@ -215,34 +222,37 @@ Done add_host(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks, Ste
 }
 
 // Adds up what the messages between a host's ranks put on each of its links.
-Done add_near_links(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks,
-                    const NearLinks &links, StepCounts &most) {
-    const NearLinks::Kind &kind = links.kinds[links.kind_of[ranks.front()]];
+Done add_local_links(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks,
+                     const LocalLinks &links, StepCounts &most) {
+    const LocalLinks::Kind &kind = links.kinds[links.kind_of[ranks.front()]];
     std::vector<Sends> loads(kind.byte_ns.size());
     for (const uint32_t rank : ranks) {
         QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
-        for (const auto &[peer, sends] : one->near_sends)
+        for (const auto &[peer, sends] : one->local_sends)
             for (const uint32_t link : links.way(rank, peer)) {
                 loads[link].all += sends.all;
                 loads[link].inner += sends.inner;
-                most.near_hop_ns = std::max(most.near_hop_ns, kind.byte_ns[link]);
+                most.local_hop_ns = std::max(most.local_hop_ns, kind.byte_ns[link]);
             }
     }
     for (size_t link = 0; link < loads.size(); link++) {
         const Sends &load = loads[link];
-        if (kind.byte_ns[link] * load.all <= most.near_line_ns + most.inner_near_line_ns) continue;
-        most.inner_near_line_ns = kind.byte_ns[link] * load.inner;
-        most.near_line_ns = kind.byte_ns[link] * (load.all - load.inner);
+        if (kind.byte_ns[link] * load.all <= most.local_line_ns + most.inner_local_line_ns)
+            continue;
+        most.inner_local_line_ns = kind.byte_ns[link] * load.inner;
+        most.local_line_ns = kind.byte_ns[link] * (load.all - load.inner);
     }
     return {};
 }
 
-double count_far_rounds(const Algorithm &algorithm, const Problem &problem, const StepCounts &t) {
+double count_remote_rounds(const Algorithm &algorithm, const Problem &problem,
+                           const StepCounts &t) {
     if (!problem.has_hosts()) return 0;
     if (const auto counted = algorithm.row().outer_rounds)
         return std::min(t.rounds, counted(problem.collective, problem.team(), algorithm.choices()));
-    const double messages = t.mean.sends + t.mean.recvs, far = t.mean.far_sends + t.mean.far_recvs;
-    return messages == 0 ? 0 : std::ceil(t.rounds * far / messages);
+    const double messages = t.mean.sends + t.mean.recvs,
+                 remote = t.mean.remote_sends + t.mean.remote_recvs;
+    return messages == 0 ? 0 : std::ceil(t.rounds * remote / messages);
 }
 
 } // namespace
@@ -270,17 +280,17 @@ Result<StepCounts> step_counts(const Algorithm &algorithm, const Problem &proble
     for (const size_t host : hosts) {
         const auto on_host = problem.places->hosts().ranks(host);
         QCCL_TRY(add_host(counts_of_ranks, on_host, t));
-        if (links.near) QCCL_TRY(add_near_links(counts_of_ranks, on_host, *links.near, t));
+        if (links.local) QCCL_TRY(add_local_links(counts_of_ranks, on_host, *links.local, t));
     }
-    if (links.near && hosts.empty()) {
+    if (links.local && hosts.empty()) {
         std::vector<uint32_t> all(problem.ranks);
         std::iota(all.begin(), all.end(), 0U);
-        QCCL_TRY(add_near_links(counts_of_ranks, all, *links.near, t));
+        QCCL_TRY(add_local_links(counts_of_ranks, all, *links.local, t));
     }
     if (links.racks && problem.has_hosts()) {
         QCCL_TRY(t.rack_line_ns, rack_load(algorithm, problem.collective, team, *links.racks));
     }
-    t.far_rounds = count_far_rounds(algorithm, problem, t);
+    t.remote_rounds = count_remote_rounds(algorithm, problem, t);
     return t;
 }
 

@@ -26,7 +26,7 @@ namespace qccl {
 
 // ---- Shared links
 
-struct NearLinks {
+struct LocalLinks {
     // Hosts that are built alike.
     struct Kind {
         uint32_t parts = 0;                      // places where its ranks can be
@@ -72,8 +72,8 @@ struct RackLines {
 };
 
 struct SharedLinks {
-    std::shared_ptr<const NearLinks> near = nullptr;  // null: ranks are not on GPUs
-    std::shared_ptr<const RackLines> racks = nullptr; // null: there is one rack
+    std::shared_ptr<const LocalLinks> local = nullptr; // null: ranks are not on GPUs
+    std::shared_ptr<const RackLines> racks = nullptr;  // null: there is one rack
 };
 
 // Applies QCCL_RACK_RATE, the rate of a rack's link, to the links of all racks. If only `places`
@@ -106,10 +106,10 @@ struct ChunkCounts {
     double copies = 0; // adding counts the chunks that it reads
     // The part of these that uses the inner tiers' codec.
     double inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
-    double far_sends = 0, far_recvs = 0; // to and from other hosts
-    double far_series = 0;               // series of both, as in schedule/message_series
+    double remote_sends = 0, remote_recvs = 0; // to and from other hosts
+    double remote_series = 0;                  // series of both, as in schedule/message_series
     // The part of these that uses the inner tiers' codec: between hosts of one rack.
-    double far_inner_sends = 0, far_inner_recvs = 0;
+    double remote_inner_sends = 0, remote_inner_recvs = 0;
 };
 
 struct StepCounts {
@@ -123,12 +123,12 @@ struct StepCounts {
     // What the ranks of the busiest host send to other hosts together, and the part of that with
     // the inner tiers' codec.
     double host_sends = 0, host_inner_sends = 0;
-    uint32_t far_peers = 0; // most ranks of other hosts that a rank sends to
-    double far_rounds = 0;  // rounds of the algorithm that cross hosts
+    uint32_t remote_peers = 0; // most ranks of other hosts that a rank sends to
+    double remote_rounds = 0;  // rounds of the algorithm that cross hosts
     // If the links between a host's ranks are known: the time of the busiest link for each byte of
     // a chunk, for what travels with the call's codec and for what travels with the inner tiers'
     // codec; and the time of the slowest link in use for each byte that it carries. 0: unknown.
-    double near_line_ns = 0, inner_near_line_ns = 0, near_hop_ns = 0;
+    double local_line_ns = 0, inner_local_line_ns = 0, local_hop_ns = 0;
     // If the links of racks are known: the time of the busiest link for each byte of a chunk.
     double rack_line_ns = 0;
 };

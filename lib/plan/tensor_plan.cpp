@@ -67,7 +67,7 @@ Result<TensorPlanner::Cuts> TensorPlanner::compressed_cuts(const Problem &proble
     Codec codec = like_.codec;
     const bool is_small = codec.min_bytes && vector_bytes(problem) < *codec.min_bytes;
     const bool is_asked_for =
-        codec.min_bytes || (problem.has_hosts() && inputs_.speeds.is_far_rate_known());
+        codec.min_bytes || (problem.has_hosts() && inputs_.speeds.is_remote_rate_known());
     if (codec.is_lossless() || is_small || !is_asked_for || !info(problem.type).is_float)
         return Cuts();
     codec.min_bytes = 0; // choose_partitioning() decides whether it pays

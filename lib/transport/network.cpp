@@ -186,20 +186,20 @@ uint64_t count_interfaces(const std::string &devices) {
     return names.size();
 }
 
-uint64_t count_listening(const RemoteOptions &far) {
-    return descriptors_per_interface * count_interfaces(far.devices) +
-           std::min(far.addresses.size(), KeepaliveAddress::most_addresses);
+uint64_t count_listening(const RemoteOptions &remote) {
+    return descriptors_per_interface * count_interfaces(remote.devices) +
+           std::min(remote.addresses.size(), KeepaliveAddress::most_addresses);
 }
 
 const char *plural(size_t count) { return count == 1 ? "" : "s"; }
 
-Result<Headroom> check_descriptors(size_t peers, const RemoteOptions &far) {
+Result<Headroom> check_descriptors(size_t peers, const RemoteOptions &remote) {
     const auto limit = limit_of(RLIMIT_NOFILE);
     if (!limit) return Headroom();
     QCCL_TRY(const auto open, count_open_descriptors());
     if (!open) return Headroom();
-    const uint64_t of_network =
-        descriptors_of_network + count_listening(far) + (far.network ? 0 : descriptors_of_creation);
+    const uint64_t of_network = descriptors_of_network + count_listening(remote) +
+                                (remote.network ? 0 : descriptors_of_creation);
     const uint64_t needed = of_network + connections_per_peer * peers;
     const uint64_t advised = *open + of_network + connections_at_once * peers;
     if (*open + needed <= *limit)
@@ -250,11 +250,11 @@ Done check_memory(size_t peers) {
 } // namespace
 
 Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
-                                const RemoteOptions &far) {
+                                const RemoteOptions &remote) {
     const auto is_other = [&](uint32_t host) { return host != hosts[rank]; };
     const auto peers = static_cast<size_t>(std::count_if(hosts.begin(), hosts.end(), is_other));
     QCCL_TRY(check_memory(peers));
-    return check_descriptors(peers, far);
+    return check_descriptors(peers, remote);
 }
 
 } // namespace qccl

@@ -88,12 +88,12 @@ struct Headroom {
     uint64_t advised_descriptors = 0;
 };
 
-// A rank calls this before it loads UCX, with no network in `far`, and again before it starts UCX.
-// `hosts` holds each rank's host; `far` says which devices UCX may use and at how many addresses
-// the rank listens. The check counts what the rank has yet to open and to load. Returns
+// A rank calls this before it loads UCX, with no network in `remote`, and again before it starts
+// UCX. `hosts` holds each rank's host; `remote` says which devices UCX may use and at how many
+// addresses the rank listens. The check counts what the rank has yet to open and to load. Returns
 // system_error, which names the limit and the least value that it must have. A limit that cannot be
 // read counts as no limit.
 Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
-                                const RemoteOptions &far);
+                                const RemoteOptions &remote);
 
 } // namespace qccl

@@ -38,7 +38,7 @@ static Result<Mapping> make_notes(const SegmentShape &shape) {
 }
 
 Result<PeerTable> make_peer_table(const PeerInfoTable &peer_info, uint32_t rank, SocketBell bell,
-                                  std::vector<LocalSegment> near) {
+                                  std::vector<LocalSegment> local) {
     PeerTable peer_table(rank, peer_info.fences(rank), peer_info.pids());
     peer_table.local_ranks = peer_info.local_ranks(rank);
     peer_table.eager_slot_bytes = peer_info[rank].shape.eager_slot_bytes;
@@ -49,7 +49,7 @@ Result<PeerTable> make_peer_table(const PeerInfoTable &peer_info, uint32_t rank,
                                 .slots = 0,
                                 .eager_slot_bytes = shape.eager_slot_bytes,
                                 .record_bytes = shape.record_bytes};
-    auto next = near.begin();
+    auto next = local.begin();
     for (uint32_t peer = 0; peer < peer_info.size(); peer++) {
         if (peer_info.is_local(rank, peer)) {
             peer_table.segments.emplace_back(next->base, shape);
@@ -75,17 +75,17 @@ struct OpenedNetwork {
 };
 
 Result<OpenedNetwork> open_network(SharedTransport &transport, const TransportOptions &options) {
-    const RemoteOptions &far = options.far;
-    QCCL_TRY(const Headroom headroom, check_headroom(options.hosts, options.rank, far));
+    const RemoteOptions &remote = options.remote;
+    QCCL_TRY(const Headroom headroom, check_headroom(options.hosts, options.rank, remote));
     const auto wished = [](const std::string &text) {
         return text.empty() ? nullptr : text.c_str();
     };
-    QCCL_TRY(Network network, Network::open(*far.network,
+    QCCL_TRY(Network network, Network::open(*remote.network,
                                             {.own = options.rank,
                                              .peers = options.size,
                                              .peer_timeout_ns = options.peer_timeout.count(),
-                                             .transports = wished(far.transports),
-                                             .devices = wished(far.devices)},
+                                             .transports = wished(remote.transports),
+                                             .devices = wished(remote.devices)},
                                             transport.network_events()));
     return OpenedNetwork{std::move(network), headroom};
 }
@@ -174,7 +174,7 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
 Done connect_remote(SharedTransport &transport, const PeerInfoTable &peer_info,
                     const TransportOptions &options, const AllGather &all_gather) {
     auto end = open_network(transport, options);
-    auto port = KeepaliveListener::open(options.far.addresses);
+    auto port = KeepaliveListener::open(options.remote.addresses);
     Done opened = outcome(end);
     if (opened) opened = outcome(port);
     QCCL_TRY(gather_done(opened, options.size, all_gather));

@@ -22,10 +22,10 @@ RecordOwner record_owner(const TransportOptions &options, const PeerInfoTable &p
 // Makes the socket bell that wakes this rank while it sleeps, if there are several hosts. With one
 // host the returned bell is not open. Writes the bell's name into `info`, or the error.
 SocketBell make_bell(const TransportOptions &options, PeerInfo &info);
-// Makes the table of all ranks. `near`: the segments of the local ranks, ascending by rank. A
+// Makes the table of all ranks. `local`: the segments of the local ranks, ascending by rank. A
 // remote rank gets a private segment in which this rank notes what that rank has told it.
 Result<PeerTable> make_peer_table(const PeerInfoTable &peer_info, uint32_t rank, SocketBell bell,
-                                  std::vector<LocalSegment> near);
+                                  std::vector<LocalSegment> local);
 
 // Opens the network, and a keepalive connection to the rank before and the rank after this one if
 // they are on other hosts. Together these connections show the end of any process or host, because

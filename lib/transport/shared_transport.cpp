@@ -230,7 +230,7 @@ Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
 }
 
 void SharedTransport::close_overflows() {
-    for (const uint32_t near : peer_table_.local_ranks) peer_table_.overflows[near]->close();
+    for (const uint32_t local : peer_table_.local_ranks) peer_table_.overflows[local]->close();
     has_overflow_ = false;
 }
 
@@ -257,13 +257,13 @@ Done SharedTransport::end() {
 }
 
 Done SharedTransport::await_ended(uint64_t call) {
-    for (const uint32_t near : peer_table_.local_ranks) {
-        const RankStatus &status = peer_table_.segments[near].status();
+    for (const uint32_t local : peer_table_.local_ranks) {
+        const RankStatus &status = peer_table_.segments[local].status();
         const auto is_done = [&] {
             return status.ended.load(std::memory_order_acquire) >= call ||
                    status.has_left.load(std::memory_order_acquire) != 0;
         };
-        while (near != rank() && !is_done()) QCCL_TRY(wait({near, WaitPhase::readers}));
+        while (local != rank() && !is_done()) QCCL_TRY(wait({local, WaitPhase::readers}));
         detector_.wait_done();
     }
     return {};
@@ -350,8 +350,8 @@ ZeroCopyRef SharedTransport::lend(const void *data, size_t bytes) const {
 
 std::vector<std::span<std::byte>> SharedTransport::arenas() {
     std::vector<std::span<std::byte>> arenas;
-    for (const uint32_t near : peer_table_.local_ranks)
-        arenas.push_back(peer_table_.segments[near].arena());
+    for (const uint32_t local : peer_table_.local_ranks)
+        arenas.push_back(peer_table_.segments[local].arena());
     return arenas;
 }
 

@@ -76,8 +76,8 @@ public:
     }
     std::vector<std::span<std::byte>> arenas() override;
     void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
-        for (const uint32_t near : peer_table_.local_ranks)
-            peer_table_.overflows[near]->keep(on_open);
+        for (const uint32_t local : peer_table_.local_ranks)
+            peer_table_.overflows[local]->keep(on_open);
     }
 
     size_t eager_slot_bytes() const override { return shape_.eager_slot_bytes; }

@@ -224,7 +224,7 @@ struct TransportOptions {
     size_t eager_slot_bytes = size_t{32} << 10; // equal on all ranks
     // The number of each rank's host, by rank; empty: there is one host. Equal on all ranks.
     std::vector<uint32_t> hosts;
-    RemoteOptions far;
+    RemoteOptions remote;
     RecordOptions record;
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
     // Watches all ranks while the transport is created: an error ends the creation's waits.

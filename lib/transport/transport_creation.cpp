@@ -75,18 +75,18 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     std::vector<ClaimedSegment *> all(options.size);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
 
-    std::vector<LocalSegment> near;
+    std::vector<LocalSegment> local;
     std::vector<std::shared_ptr<const void>> others; // remote ranks' segments, held but not read
     for (uint32_t peer = 0; peer < options.size; peer++) {
         std::shared_ptr<const void> keeper = hold(all[peer]);
         if (peer_info.is_local(options.rank, peer))
-            near.push_back({all[peer]->memory.base(), std::move(keeper),
-                            view_plain_overflow(all[peer]->overflow)});
+            local.push_back({all[peer]->memory.base(), std::move(keeper),
+                             view_plain_overflow(all[peer]->overflow)});
         else
             others.push_back(std::move(keeper));
     }
     QCCL_TRY(PeerTable peer_table,
-             make_peer_table(peer_info, options.rank, std::move(bell), std::move(near)));
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(local)));
     auto transport = std::make_unique<SharedTransport>(
         "inproc", std::move(peer_table), LivenessMonitor(), peer_info,
         all[0]->records.recorder(options.rank, record_owner(options, peer_info), {}), options);
@@ -148,7 +148,7 @@ Result<OwnDescriptors> prepare(const SegmentShape &shape) {
 
 // The mapped memory of all ranks of this host, and a view of their processes.
 struct Exchanged {
-    std::vector<LocalSegment> near;
+    std::vector<LocalSegment> local;
     LivenessMonitor liveness;
 };
 
@@ -179,10 +179,10 @@ Result<Exchanged> exchange(FdExchangeEnds door, OwnDescriptors mine, const PeerI
     std::vector<FileDescriptor> shown(options.size);
     for (uint32_t i = 0; i < ranks.size(); i++) {
         if (i == place) {
-            all.near.push_back(keep(std::move(mine.memory), shape, std::move(mine.file)));
+            all.local.push_back(keep(std::move(mine.memory), shape, std::move(mine.file)));
         } else {
             QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[i][0], bytes));
-            all.near.push_back(keep(std::move(theirs), shape));
+            all.local.push_back(keep(std::move(theirs), shape));
         }
         shown[ranks[i]] = std::move((*pairs)[i][1]);
     }
@@ -223,7 +223,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     QCCL_TRY(gather_done(all ? outcome(recorder) : outcome(all), options.size, all_gather));
 
     QCCL_TRY(PeerTable peer_table,
-             make_peer_table(peer_info, options.rank, std::move(bell), std::move(all->near)));
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(all->local)));
     auto transport =
         std::make_unique<SharedTransport>("shm", std::move(peer_table), std::move(all->liveness),
                                           peer_info, std::move(*recorder), options);

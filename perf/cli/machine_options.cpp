@@ -168,8 +168,8 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
                            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
     machine.places = make_rank_topology(location(job), rings_of(job));
-    machine.far = remote_link(job);
-    machine.near = local_link(job);
+    machine.remote = remote_link(job);
+    machine.local = local_link(job);
     machine.has_gpus = are_on_gpus(job);
     machine.topology = std::make_shared<const JobTopology>(std::move(job));
     return {};
@@ -181,7 +181,7 @@ static Done take_hosts(const MachineQuestion &question, Machine &machine) {
     if (question.ranks != 0 && machine.ranks != question.ranks)
         return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
                            machine.ranks, question.ranks);
-    if (machine.hosts() > 1) machine.far = RemoteLink();
+    if (machine.hosts() > 1) machine.remote = RemoteLink();
     return {};
 }
 
@@ -221,20 +221,20 @@ Result<Machine> find_machine(const MachineQuestion &question) {
 
 // GPUs can read each other's memory over NVLink and similar links, and over PCIe below one root.
 static bool reach_each_other(const Machine &machine) {
-    return machine.has_gpus && machine.near &&
-           machine.near->link_class != LinkClass::cpu_interconnect;
+    return machine.has_gpus && machine.local &&
+           machine.local->link_class != LinkClass::cpu_interconnect;
 }
 
 static CostModel gpu_speeds(const Machine &machine) {
     const bool has_gpu_links =
-        reach_each_other(machine) && machine.near->link_class != LinkClass::pcie;
+        reach_each_other(machine) && machine.local->link_class != LinkClass::pcie;
     CostModel speeds =
         gpu_cost_model_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
-    if (!machine.near || !machine.near->bytes_per_ns) return speeds;
+    if (!machine.local || !machine.local->bytes_per_ns) return speeds;
     constexpr double ends = 2; // each end accounts for half the time of a byte
-    for (CostModel::Link *const link : {&speeds.near, &speeds.eager})
+    for (CostModel::Link *const link : {&speeds.local, &speeds.eager})
         for (LinkSpeeds *const each : {&link->alone, &link->shared})
-            each->byte_ns = 1 / (ends * *machine.near->bytes_per_ns);
+            each->byte_ns = 1 / (ends * *machine.local->bytes_per_ns);
     return speeds;
 }
 
@@ -243,7 +243,7 @@ static CostModel speeds_of(const Machine &machine) {
                            ? gpu_speeds(machine)
                            : cost_model_by(machine.settings, machine.ranks_per_core,
                                            CodecRates::of_tier(name(best_kernels().tier)));
-    if (machine.far) apply_link(*machine.far, machine.settings, speeds);
+    if (machine.remote) apply_link(*machine.remote, machine.settings, speeds);
     if (machine.measured && !machine.has_gpus)
         machine.measured->figures.apply(machine.settings, speeds);
     if (machine.hosts() > 1) return speeds;
@@ -256,14 +256,14 @@ static CostModel speeds_of(const Machine &machine) {
     return speeds;
 }
 
-std::optional<double> Machine::far_bytes_per_ns() const {
+std::optional<double> Machine::remote_bytes_per_ns() const {
     if (hosts() < 2) return std::nullopt;
     const CostModel speeds = speeds_of(*this);
-    return speeds.is_far_rate_known() ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
+    return speeds.is_remote_rate_known() ? std::optional(speeds.remote_bytes_per_ns) : std::nullopt;
 }
 
 bool Machine::has_measured_rate() const {
-    return hosts() > 1 && speeds_of(*this).far_rate_source == RateSource::measured;
+    return hosts() > 1 && speeds_of(*this).remote_rate_source == RateSource::measured;
 }
 
 static SharedLinks links_of(const Machine &machine) {

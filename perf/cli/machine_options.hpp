@@ -52,8 +52,8 @@ struct Machine {
     uint32_t ranks = 0;
     std::shared_ptr<const RankTopology> places = nullptr;  // null: all ranks are on one node
     std::shared_ptr<const JobTopology> topology = nullptr; // null: only hosts are known
-    std::optional<RemoteLink> far = {};                    // nothing: all ranks are on one host
-    std::optional<LocalLink> near = {};                    // nothing: no topology describes it
+    std::optional<RemoteLink> remote = {};                 // nothing: all ranks are on one host
+    std::optional<LocalLink> local = {};                   // nothing: no topology describes it
     bool has_gpus = false;                                 // each rank has its own GPU
     std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own core
     bool hosts_share_cores = false;   // `cores` counts the cores of all hosts together
@@ -71,7 +71,7 @@ struct Machine {
     // Returns the rate between hosts, each way. Nothing if neither settings nor topology nor a
     // calibration gives it; the planner then uses a placeholder rate, which suffices to compare
     // algorithms but not to predict times.
-    std::optional<double> far_bytes_per_ns() const;
+    std::optional<double> remote_bytes_per_ns() const;
     bool has_measured_rate() const; // the rate is measured, not stated
     // Returns the rate of the slowest rack's link to the other racks, each way. Nothing if all
     // ranks are in one rack or the rate is unknown.

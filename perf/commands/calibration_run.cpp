@@ -111,7 +111,7 @@ Result<Machine> machine_of(RankGroup &rank_group) {
     take_cores(all, machine);
     if (hosts.size() > 1) {
         machine.places = std::make_shared<const RankTopology>(std::move(spots));
-        machine.far = RemoteLink();
+        machine.remote = RemoteLink();
     }
     return machine;
 }
@@ -129,7 +129,7 @@ constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 struct Band {
     uint64_t least, most, factor;
     uint32_t iterations, rounds;
-    bool has_far_codecs; // measure codecs between hosts too; smaller calls do not use them there
+    bool has_remote_codecs; // measure codecs between hosts too; smaller calls do not use them there
 };
 constexpr Band bands[] = {{8, 512, 8, 200, 3, false},
                           {4 * kibibyte, 64 * kibibyte, 4, 100, 3, true},
@@ -188,7 +188,7 @@ Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64
             for (const Band &band : these)
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
-                    const bool has_codecs = band.has_far_codecs || machine.hosts() == 1;
+                    const bool has_codecs = band.has_remote_codecs || machine.hosts() == 1;
                     if (round >= band.rounds || (!is_lossless && !has_codecs) ||
                         band.least > largest)
                         continue;

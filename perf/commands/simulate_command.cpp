@@ -155,8 +155,8 @@ private:
                          *machine.cores);
         if (machine.hosts() > 1)
             std::fprintf(out_, "; lines of %s%g GB/s, %g us",
-                         machine.far_bytes_per_ns() ? "" : "unknown rate, taken for ",
-                         rates.line_rate, job_->speeds().far.alone.latency_ns / 1e3);
+                         machine.remote_bytes_per_ns() ? "" : "unknown rate, taken for ",
+                         rates.line_rate, job_->speeds().remote.alone.latency_ns / 1e3);
         std::fprintf(out_, "%s\n", racks_text(machine).c_str());
         report_.print_columns();
     }

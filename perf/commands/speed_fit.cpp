@@ -126,7 +126,7 @@ SpeedFit fit_speeds(std::span<const Probe> probes, const CostModel &start,
     for (const double burst : bursts) {
         if (!fits_burst && burst != 0) break;
         CostModel begin = start;
-        if (fits_burst) begin.far_burst_bytes = burst;
+        if (fits_burst) begin.remote_burst_bytes = burst;
         Descent descent(probes, begin, figures);
         descent.run();
         if (!best || descent.loss() < best->loss()) best.emplace(descent);

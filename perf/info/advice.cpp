@@ -260,7 +260,7 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter,
 Result<Advice> try_codecs(ErrorMeter &meter, const PlannerInputs &inputs) {
     Advice advice;
     const Problem problem = with_codec(meter.problem(), {});
-    advice.has_known_link = problem.has_hosts() && inputs.speeds.is_far_rate_known();
+    advice.has_known_link = problem.has_hosts() && inputs.speeds.is_remote_rate_known();
     StepCountCache counts;
     QCCL_TRY(advice.lossless, choose(problem, inputs, {}, &counts));
     for (const BoundedCodec &row : bounded_codecs()) {

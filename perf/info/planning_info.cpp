@@ -155,7 +155,7 @@ static void print_advice_text(const Machine &machine, const Files &files, const 
     std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
     // A job whose NICs do not report their rate uses a codec only if this variable gives the rate.
     // A job that has measured the rate trusts its measurement more.
-    if (const auto rate = machine.far_bytes_per_ns(); rate && !machine.has_measured_rate())
+    if (const auto rate = machine.remote_bytes_per_ns(); rate && !machine.has_measured_rate())
         std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
     if (const auto rate = machine.rack_bytes_per_ns())
         std::printf("export QCCL_RACK_RATE=%.4gGB/s # and QCCL_RACK, on each host the name of its "
@@ -186,7 +186,7 @@ static Json json_of(const BudgetAdvice &row) {
 static std::string advice_json(const Machine &machine, const Files &files, const Advice &advice,
                                const std::vector<BudgetAdvice> &rows, const BudgetAdvice &chosen) {
     constexpr int format_version = 1;
-    const auto rate = machine.far_bytes_per_ns();
+    const auto rate = machine.remote_bytes_per_ns();
     Json document{{"version", format_version},
                   {"count", files.count()},
                   {"type", name(files.type())},
@@ -433,8 +433,8 @@ Json json_of(const ExplainQuestion &question) {
             {"hosts", machine.hosts()},
             {"gpus", machine.has_gpus},
             {"cores", machine.cores ? Json(*machine.cores) : Json(nullptr)},
-            {"link_between_hosts", json_of(machine.far)},
-            {"link_in_host", json_of(machine.near)}};
+            {"link_between_hosts", json_of(machine.remote)},
+            {"link_in_host", json_of(machine.local)}};
 }
 
 class Explainer {

@@ -49,7 +49,7 @@ std::string racks_text(const Machine &machine) {
 std::string describe(const Machine &machine) {
     std::string text = counted(machine.ranks, "rank") + " on " + hosts_text(machine);
     if (machine.hosts() < 2) return text;
-    const auto rate = machine.far_bytes_per_ns();
+    const auto rate = machine.remote_bytes_per_ns();
     char between[80] = " with an unknown rate between them";
     if (rate) std::snprintf(between, sizeof between, " with %.4g GB/s between them", *rate);
     return text + between + racks_text(machine);
@@ -61,7 +61,7 @@ Result<Machine> known_machine(const MachineQuestion &question) {
                            "on which machines? Say it as in --topology '4 x node(16 core) "
                            "net:10gbit', or as in --hosts 1,1,1,1 --rate 10gbit");
     QCCL_TRY(Machine machine, find_machine(question));
-    if (machine.hosts() > 1 && !machine.far_bytes_per_ns())
+    if (machine.hosts() > 1 && !machine.remote_bytes_per_ns())
         return Error::make(Code::invalid_argument,
                            "how fast the links between the hosts are is unknown, and with it "
                            "whether a codec pays: say it as in --rate 10gbit, or in the topology "

@@ -41,11 +41,11 @@ static void print_heading(const WhatIfAnswer &answer) {
     std::printf("A job of %" PRIu32 " ranks that made %zu calls, on %s", job.ranks,
                 job.calls.size(), hosts_text(answer.machine).c_str());
     if (answer.machine.hosts() > 1) {
-        if (const auto rate = answer.machine.far_bytes_per_ns())
+        if (const auto rate = answer.machine.remote_bytes_per_ns())
             std::printf(" with lines of %.3g GB/s%s", *rate, racks_text(answer.machine).c_str());
         else
             std::printf(" with lines of unknown rate, taken for %.3g GB/s",
-                        CostModel().far_bytes_per_ns);
+                        CostModel().remote_bytes_per_ns);
     }
     std::printf(".\n");
     if (job.logs.size() < job.ranks)
@@ -127,7 +127,7 @@ static Json json_of(const WhatIfCase &one) {
 
 static Json json_of(const WhatIfAnswer &answer, const std::vector<std::string> &command_line) {
     const RecordedJob &job = answer.job;
-    const auto rate = answer.machine.far_bytes_per_ns();
+    const auto rate = answer.machine.remote_bytes_per_ns();
     Json json{{"qccl_whatif", whatif_version}};
     json.update(describe_run(command_line));
     json["ranks"] = job.ranks;

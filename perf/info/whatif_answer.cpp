@@ -26,7 +26,7 @@ Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
         std::vector<RankLocation> spots;
         for (const uint32_t rank : ranks) spots.push_back(machine.places->of(rank));
         part.places = std::make_shared<const RankTopology>(std::move(spots));
-        if (part.hosts() < 2) part.far = {};
+        if (part.hosts() < 2) part.remote = {};
     }
     if (machine.topology) {
         JobTopology job{machine.topology->graph, {}};

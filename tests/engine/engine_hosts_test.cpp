@@ -18,7 +18,7 @@ const std::vector<uint32_t> placements[] = {
 TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
     TransportOptions options = Cluster::test_options();
     options.hosts = hosts;
-    options.far = remote_options(memory_network::module);
+    options.remote = remote_options(memory_network::module);
     return options;
 }
 

@@ -148,11 +148,11 @@ std::string describe(const TwinCall &call, bool in_place) {
 class Pair {
 public:
     Pair(const Rank &rank, const Spots &spots) : rank_(rank) {
-        near_ = end_of(rank);
+        local_ = end_of(rank);
         Rank apart = rank;
         for (const RankLocation &spot : spots) apart.options.hosts.push_back(spot.host);
-        apart.options.far = over_ucx();
-        far_ = end_of(apart);
+        apart.options.remote = over_ucx();
+        remote_ = end_of(apart);
     }
 
     void check(TwinCall call, bool in_place) {
@@ -160,13 +160,13 @@ public:
         const auto &inputs = inputs_of(call);
         const bool is_one = call.algorithm == "oneshot";
         const TransportOptions &options = rank_.options;
-        Chunking near{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
-        if (is_one) near.eager_slot_bytes = options.eager_slot_bytes;
-        Chunking far = near;
-        far.inbox_bytes = far_.transport->inbox().size();
-        far.segment_bytes = size_t{8} << 10;
-        const Bytes here = run(near_, call, near, inputs, in_place);
-        const Bytes there = run(far_, call, far, inputs, in_place);
+        Chunking local{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+        if (is_one) local.eager_slot_bytes = options.eager_slot_bytes;
+        Chunking remote = local;
+        remote.inbox_bytes = remote_.transport->inbox().size();
+        remote.segment_bytes = size_t{8} << 10;
+        const Bytes here = run(local_, call, local, inputs, in_place);
+        const Bytes there = run(remote_, call, remote, inputs, in_place);
         if (here != there) throw Failure{describe(call, in_place) + ": not the bytes of one host"};
         compare_with_twin(call, in_place, inputs, there);
     }
@@ -213,7 +213,7 @@ private:
     }
 
     const Rank &rank_;
-    EngineRank near_, far_;
+    EngineRank local_, remote_;
     std::map<std::tuple<DataType, uint64_t>, std::vector<Bytes>> inputs_;
     uint64_t calls_ = 0;
 };

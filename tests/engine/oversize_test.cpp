@@ -90,7 +90,7 @@ void so_do_they_between_hosts() {
     for (const auto &hosts : std::vector<std::vector<uint32_t>>{{0, 1}, {0, 0, 1, 1, 2}}) {
         TransportOptions options = Cluster::test_options();
         options.hosts = hosts;
-        options.far = remote_options(memory_network::module);
+        options.remote = remote_options(memory_network::module);
         check_all(options, static_cast<uint32_t>(hosts.size()));
     }
 }

@@ -288,9 +288,9 @@ std::vector<const Task *> sends_of(const Program &program) {
 // In halving, rank 0 of 4 sends two chunks to rank 2, then one to rank 1, receives its own sum,
 // sends it to rank 1, and at the end sends two chunks to rank 2.
 void small_messages_to_one_peer_go_together() {
-    const Chunking far{.inbox_bytes = size_t{16} << 20};
+    const Chunking remote{.inbox_bytes = size_t{16} << 20};
     const TwinCall small = call_of("halving", "int4", 16384, 4);
-    const Program program = compiled(small, 0, far);
+    const Program program = compiled(small, 0, remote);
     const auto sends = sends_of(program);
     CHECK_EQ(sends.size(), 6U);
     const bool goes_with_next[] = {true, false, false, false, true, false};
@@ -302,7 +302,7 @@ void small_messages_to_one_peer_go_together() {
     CHECK(waits_of(sends[4]) > 1);
     // On one host, or if the messages are larger, each send goes as soon as it can.
     for (const Program &other :
-         {compiled(small, 0), compiled(call_of("halving", "int4", 65536, 4), 0, far)}) {
+         {compiled(small, 0), compiled(call_of("halving", "int4", 65536, 4), 0, remote)}) {
         for (const Task *send : sends_of(other)) CHECK(!send->goes_with_next);
         const Task *const last = sends_of(other)[4];
         CHECK_EQ(other.waits[static_cast<size_t>(last - other.tasks.data())], 1U);
@@ -312,9 +312,10 @@ void small_messages_to_one_peer_go_together() {
 // Rank 0 of 16 first sends eight chunks to one peer: each batch has as many of them as fit into one
 // network message.
 void batches_are_no_longer_than_a_network_message() {
-    const Chunking far{.inbox_bytes = size_t{16} << 20};
+    const Chunking remote{.inbox_bytes = size_t{16} << 20};
     for (const uint64_t chunk_values : {4096, 3000, 1024}) {
-        const Program program = compiled(call_of("halving", "int4", 16 * chunk_values, 16), 0, far);
+        const Program program =
+            compiled(call_of("halving", "int4", 16 * chunk_values, 16), 0, remote);
         const auto sends = sends_of(program);
         const uint64_t bytes =
             most_encoded_bytes(*parse_codec("int4"), DataType::float32, chunk_values);

@@ -65,7 +65,7 @@ void all_ranks_hear_of_the_largest_error() {
         TransportOptions options = Cluster::test_options();
         if (hosts.back() != 0) {
             options.hosts = hosts;
-            options.far = remote_options(memory_network::module);
+            options.remote = remote_options(memory_network::module);
         }
         const auto ranks = static_cast<uint32_t>(hosts.size());
         Cluster cluster(ranks, options);

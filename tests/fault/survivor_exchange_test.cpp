@@ -153,7 +153,7 @@ void what_was_given_before_leaving_counts() {
     };
     run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
         Rank rank = plain;
-        rank.options.far.network = &watched;
+        rank.options.remote.network = &watched;
         auto transport = create(rank);
         std::atomic<uint64_t> &looks = rank.meeting.board[0], &gone = rank.meeting.board[1];
         MemberGroup group = group_of({0, 1}, 1);

@@ -30,8 +30,8 @@ Problem problem_of(const RankTopology *places = &apart()) {
 // time.
 PlannerInputs at(double gigabits) {
     PlannerInputs made = inputs;
-    made.speeds.far_bytes_per_ns = gigabits / 8;
-    made.speeds.far.alone.byte_ns = made.speeds.far.shared.byte_ns = 0;
+    made.speeds.remote_bytes_per_ns = gigabits / 8;
+    made.speeds.remote.alone.byte_ns = made.speeds.remote.shared.byte_ns = 0;
     return made;
 }
 
@@ -110,7 +110,7 @@ static void no_codec_is_advised_where_none_pays() {
     CHECK(advise(Asked(nullptr).of(inputs), 1e-3).outcome == Outcome::no_link);
     CHECK(advise(Asked(nullptr).of(inputs), 1e-12).outcome == Outcome::missed);
     PlannerInputs unknown = at(1);
-    unknown.speeds.far_rate_source = RateSource::assumed;
+    unknown.speeds.remote_rate_source = RateSource::assumed;
     CHECK(advise(asked.of(unknown), 1e-3).outcome == Outcome::no_link);
 }
 

@@ -58,7 +58,7 @@ double worst(const std::vector<Probe> &probes, const CostModel &speeds) {
 static void the_speeds_of_one_host_are_found() {
     const Job job({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, 1);
     CostModel truth = job.inputs.speeds;
-    truth.near.alone = {.latency_ns = 2300, .message_ns = 60, .byte_ns = 0.02};
+    truth.local.alone = {.latency_ns = 2300, .message_ns = 60, .byte_ns = 0.02};
     truth.eager.alone.latency_ns = 700;
     truth.copy.points[0].bytes_per_ns = 11;
     truth.copy.points[2].bytes_per_ns = 3;
@@ -79,13 +79,13 @@ static void the_rate_of_a_line_is_found() {
     for (const double rate : {0.03, 0.119, 1.2, 20.0})
         for (const double burst : {0.0, 3e5}) {
             CostModel truth = job.inputs.speeds;
-            truth.far_bytes_per_ns = rate;
-            truth.far_burst_bytes = burst;
-            truth.far.shared = {.latency_ns = 30000, .message_ns = 4000, .byte_ns = 0.1};
+            truth.remote_bytes_per_ns = rate;
+            truth.remote_burst_bytes = burst;
+            truth.remote.shared = {.latency_ns = 30000, .message_ns = 4000, .byte_ns = 0.1};
             auto probes = job.probes(truth);
             probes[9].measured_ns *= 20; // a delayed call
             const SpeedFit fit = fit_speeds(probes, job.inputs.speeds, figures_of(groups));
-            if (rate < 2) CHECK(std::abs(fit.speeds.far_bytes_per_ns / rate - 1) < 0.1);
+            if (rate < 2) CHECK(std::abs(fit.speeds.remote_bytes_per_ns / rate - 1) < 0.1);
             probes.erase(probes.begin() + 9);
             CHECK(worst(probes, fit.speeds) < 0.2);
         }

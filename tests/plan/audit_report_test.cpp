@@ -117,20 +117,20 @@ void a_guessed_gain_is_marked() {
     CHECK(json_of(head, row)["rows"][0]["rate_known"] == true);
     const std::vector<RankLocation> spots{{.host = 0}, {.host = 1}};
     const RankTopology places(spots);
-    Problem far;
-    far.ranks = 2;
-    far.places = &places;
+    Problem remote;
+    remote.ranks = 2;
+    remote.places = &places;
     for (const bool is_known : {true, false}) {
         PlannerInputs inputs;
-        inputs.speeds.far_rate_source = is_known ? RateSource::measured : RateSource::assumed;
-        const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, far, inputs,
+        inputs.speeds.remote_rate_source = is_known ? RateSource::measured : RateSource::assumed;
+        const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, remote, inputs,
                                      *parse_algorithm("ring"));
         CHECK_OK(found);
-        CHECK_EQ(found->guessed_bytes_per_ns, is_known ? 0 : inputs.speeds.far_bytes_per_ns);
+        CHECK_EQ(found->guessed_bytes_per_ns, is_known ? 0 : inputs.speeds.remote_bytes_per_ns);
     }
     row.guessed_bytes_per_ns = 0.125;
-    const std::string near = audit_table(head, {&row, 1});
-    CHECK(has(near, "all ranks are on one host") && has(near, "     -\n") && !has(near, "x?\n"));
+    const std::string local = audit_table(head, {&row, 1});
+    CHECK(has(local, "all ranks are on one host") && has(local, "     -\n") && !has(local, "x?\n"));
     row.has_hosts = true;
     const std::string table = audit_table(head, {&row, 1});
     CHECK(!has(table, "all ranks are on one host"));

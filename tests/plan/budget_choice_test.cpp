@@ -143,7 +143,7 @@ static void nothing_is_lost_for_nothing() {
     const Problem problem = between_hosts("auto:nmse=1e-2", places);
     CHECK(choice_of(problem).outcome == BudgetChoice::Outcome::codec);
     PlannerInputs fast = inputs;
-    fast.speeds.far_bytes_per_ns = 1000;
+    fast.speeds.remote_bytes_per_ns = 1000;
     fast.speeds.codec_rates = CodecRates::of_tier("scalar");
     CHECK(choice_of(problem, {}, fast).outcome == BudgetChoice::Outcome::no_gain);
     Problem lossless = problem;
@@ -160,12 +160,12 @@ static void places_do_not_count_where_results_are_reproducible() {
     const RankTopology places = apart(4);
     PlannerInputs same = reproducible_inputs(inputs.limits, inputs.usual_limits);
     for (const char *with : {"auto:nmse=1e-2", "auto:nmse=1e-2,min=0", "auto:bits=4"}) {
-        const Problem far = between_hosts(with, places);
-        Problem near = far;
-        near.places = nullptr;
-        const Plan plan = choice_of(far, {}, same).plan, other = choice_of(near, {}, same).plan;
+        const Problem remote = between_hosts(with, places);
+        Problem local = remote;
+        local.places = nullptr;
+        const Plan plan = choice_of(remote, {}, same).plan, other = choice_of(local, {}, same).plan;
         CHECK(plan.codec == other.codec && plan.algorithm == other.algorithm);
-        CHECK_EQ(plan.codec.is_lossless(), near.codec.budget.bits == 0 && !near.codec.min_bytes);
+        CHECK_EQ(plan.codec.is_lossless(), local.codec.budget.bits == 0 && !local.codec.min_bytes);
     }
 }
 

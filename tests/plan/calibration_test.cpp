@@ -65,13 +65,13 @@ static void figures_replace_what_is_built_in() {
     const CostModel before = cost_model_by({}, 1, CodecRates::of_tier("avx2"));
     CostModel after = before;
     file.figures.apply({}, after);
-    CHECK(!before.is_far_rate_known() && after.is_far_rate_known());
+    CHECK(!before.is_remote_rate_known() && after.is_remote_rate_known());
     CostModel expected = before;
-    expected.near.alone.latency_ns = 812.5;
-    expected.near.alone.byte_ns = 0;
-    expected.far_bytes_per_ns = 1.17;
-    expected.far_burst_bytes = 262144;
-    expected.far_rate_source = RateSource::measured;
+    expected.local.alone.latency_ns = 812.5;
+    expected.local.alone.byte_ns = 0;
+    expected.remote_bytes_per_ns = 1.17;
+    expected.remote_burst_bytes = 262144;
+    expected.remote_rate_source = RateSource::measured;
     expected.copy.points[2].bytes_per_ns = 5.5;
     expected.codec_rates.set(codec("int8"), {21, 30.5, 28});
     expected.codec_rates.set(codec("minmax:round=stochastic"), {1, 2, 3});
@@ -85,9 +85,9 @@ static void settings_come_before_what_was_measured() {
     settings.link_latency = std::chrono::microseconds(3);
     CostModel speeds;
     file.figures.apply(settings, speeds);
-    CHECK_EQ(speeds.far_bytes_per_ns, 5.0);
-    CHECK_EQ(speeds.far.shared.latency_ns, 3000.0);
-    CHECK_EQ(speeds.near.alone.latency_ns, 812.5);
+    CHECK_EQ(speeds.remote_bytes_per_ns, 5.0);
+    CHECK_EQ(speeds.remote.shared.latency_ns, 3000.0);
+    CHECK_EQ(speeds.local.alone.latency_ns, 812.5);
 }
 
 static void what_is_written_is_read_again() {
@@ -118,9 +118,9 @@ static void newer_figures_replace_older_ones() {
     older.update(newer);
     CostModel speeds;
     older.apply({}, speeds);
-    CHECK_EQ(speeds.far_bytes_per_ns, 2.0);
-    CHECK_EQ(speeds.far_crowding, 1.5);
-    CHECK_EQ(speeds.far_burst_bytes, 262144.0);
+    CHECK_EQ(speeds.remote_bytes_per_ns, 2.0);
+    CHECK_EQ(speeds.remote_crowding, 1.5);
+    CHECK_EQ(speeds.remote_burst_bytes, 262144.0);
     CHECK_EQ(older.codec_rate(codec("int8")).encode, 21.0F);
 }
 
@@ -157,8 +157,8 @@ static void a_jobs_figures_replace_those_of_all() {
     const auto burst_of = [&](const JobShape &shape) {
         CostModel speeds;
         file.figures_of(shape).apply({}, speeds);
-        CHECK_EQ(speeds.far_bytes_per_ns, 1.17);
-        return speeds.far_burst_bytes;
+        CHECK_EQ(speeds.remote_bytes_per_ns, 1.17);
+        return speeds.remote_burst_bytes;
     };
     CHECK_EQ(burst_of({.ranks = 4, .hosts = 2}), 1000.0);
     CHECK_EQ(burst_of({.ranks = 2, .hosts = 1}), 262144.0);

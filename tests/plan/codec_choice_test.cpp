@@ -42,8 +42,8 @@ static void a_codec_is_used_where_it_pays() {
     settings.link_rate = 50'000'000'000; // 400 Gbit/s
     PlannerInputs fast = inputs;
     fast.speeds = cost_model_by(settings, 1, inputs.speeds.codec_rates);
-    CHECK_EQ(fast.speeds.far.alone.latency_ns, 2000.0);
-    CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
+    CHECK_EQ(fast.speeds.remote.alone.latency_ns, 2000.0);
+    CHECK_EQ(fast.speeds.remote_bytes_per_ns, 50.0);
     CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
     CHECK(of_bytes(4 << 10, "int8", inputs) == codec("int8"));
     CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
@@ -55,7 +55,7 @@ static void unknown_lines_carry_values_as_they_are() {
     const RankTopology places = places_on({0, 1, 2, 3});
     PlannerInputs unknown = inputs;
     unknown.speeds = cost_model_by({}, 1, inputs.speeds.codec_rates);
-    CHECK(!unknown.speeds.is_far_rate_known());
+    CHECK(!unknown.speeds.is_remote_rate_known());
     for (const char *name : {"int4", "int4:min=0", "auto:nmse=1e-2", "auto:bits=4"}) {
         Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
         problem.places = &places;
@@ -67,9 +67,9 @@ static void unknown_lines_carry_values_as_they_are() {
         CHECK_EQ(text->find("the rate between hosts is unknown") != std::string::npos,
                  !problem.codec.min_bytes);
         problem.places = nullptr; // on one host the rate between hosts does not matter
-        const auto near = choose(problem, unknown);
-        CHECK_OK(near);
-        CHECK_EQ(near->codec.is_lossless(), std::strcmp(name, "auto:nmse=1e-2") == 0);
+        const auto local = choose(problem, unknown);
+        CHECK_OK(local);
+        CHECK_EQ(local->codec.is_lossless(), std::strcmp(name, "auto:nmse=1e-2") == 0);
     }
 }
 
@@ -96,7 +96,7 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
             CHECK(codec_by(name, shared).is_lossless());
             CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));
             CostModel slow = shared;
-            slow.far_bytes_per_ns /= 100;
+            slow.remote_bytes_per_ns /= 100;
             CHECK(codec_by(name, slow) == codec(name));
         }
         CHECK(codec_by("topk", alone) == codec("topk"));

@@ -11,11 +11,11 @@ using namespace qccl;
 namespace {
 
 constexpr TieredRates rates{
-    .near = {{.latency_ns = 1, .message_ns = 2}, {.latency_ns = 20}},
+    .local = {{.latency_ns = 1, .message_ns = 2}, {.latency_ns = 20}},
     .eager = {{.latency_ns = 0.5}, {}},
-    .far = {{.latency_ns = 100, .message_ns = 5, .byte_ns = 2}, {.latency_ns = 200}},
-    .far_send_share = 0.75,
-    .far_eager_bytes = 10,
+    .remote = {{.latency_ns = 100, .message_ns = 5, .byte_ns = 2}, {.latency_ns = 200}},
+    .remote_send_share = 0.75,
+    .remote_eager_bytes = 10,
     .rendezvous_ns = 77,
     .rank_rate = 10,
     .node_rate = 40,
@@ -52,19 +52,19 @@ static void messages_pass_what_lies_between() {
     CHECK_EQ(way(*fabric, 5, 1),
              "host 2's line up, rack 1's line up, rack 0's line down, host 0's line down");
     CHECK_EQ(way(*fabric, 5, 4), "rank 5's sending, node 3's memory, rank 4's receiving");
-    const MessageRoute near = fabric->route(0, 1, false), far = fabric->route(2, 3, true),
+    const MessageRoute local = fabric->route(0, 1, false), remote = fabric->route(2, 3, true),
                        further = fabric->route(5, 1, false);
-    CHECK_EQ(near.latency_ns, 1.0);
-    CHECK_EQ(near.send.message_ns + near.recv.message_ns, 4.0);
-    CHECK_EQ(near.rendezvous_ns, 0.0);
+    CHECK_EQ(local.latency_ns, 1.0);
+    CHECK_EQ(local.send.message_ns + local.recv.message_ns, 4.0);
+    CHECK_EQ(local.rendezvous_ns, 0.0);
     CHECK_EQ(fabric->route(0, 1, true).latency_ns, 0.5);
-    CHECK(near.is_by_reference && !far.is_by_reference);
-    CHECK_EQ(far.latency_ns, 100.0);
-    CHECK_EQ(far.send.message_ns, 7.5);
-    CHECK_EQ(far.recv.message_ns, 2.5);
-    CHECK_EQ(far.send.byte_ns + far.recv.byte_ns, 4.0);
-    CHECK_EQ(far.eager_bytes, 10U);
-    CHECK_EQ(far.rendezvous_ns, 77.0);
+    CHECK(local.is_by_reference && !remote.is_by_reference);
+    CHECK_EQ(remote.latency_ns, 100.0);
+    CHECK_EQ(remote.send.message_ns, 7.5);
+    CHECK_EQ(remote.recv.message_ns, 2.5);
+    CHECK_EQ(remote.send.byte_ns + remote.recv.byte_ns, 4.0);
+    CHECK_EQ(remote.eager_bytes, 10U);
+    CHECK_EQ(remote.rendezvous_ns, 77.0);
     CHECK_EQ(further.latency_ns, 150.0);
     double total = 0;
     for (uint32_t link = 0; link < fabric->links(); link++) total += fabric->bytes_per_ns(link);
@@ -77,7 +77,7 @@ static void messages_pass_what_lies_between() {
 static void what_is_no_bottleneck_is_no_link() {
     const RankTopology spots = places();
     const auto fabric =
-        make_tiered_fabric(6, &spots, {.near = {}, .eager = {}, .far = {}, .line_rate = 2});
+        make_tiered_fabric(6, &spots, {.local = {}, .eager = {}, .remote = {}, .line_rate = 2});
     CHECK_EQ(fabric->links(), 6U);
     CHECK_EQ(way(*fabric, 0, 2), "");
     CHECK_EQ(way(*fabric, 5, 1), "host 2's line up, host 0's line down");

@@ -80,14 +80,14 @@ static void trees_cross_hosts_in_few_rounds() {
                 const auto down = step_counts(algorithm_of("tree"), problem);
                 CHECK_OK(up_and_down);
                 CHECK_OK(down);
-                CHECK_EQ(up_and_down->far_rounds, is_placed ? 2.0 * depth : 0);
-                CHECK_EQ(down->far_rounds, is_placed ? 1.0 * depth : 0);
+                CHECK_EQ(up_and_down->remote_rounds, is_placed ? 2.0 * depth : 0);
+                CHECK_EQ(down->remote_rounds, is_placed ? 1.0 * depth : 0);
             }
         }
 }
 
-static double far_rounds(const char *algorithm, const std::vector<uint32_t> &hosts,
-                         Collective collective = Collective::all_reduce, uint32_t root = 0) {
+static double remote_rounds(const char *algorithm, const std::vector<uint32_t> &hosts,
+                            Collective collective = Collective::all_reduce, uint32_t root = 0) {
     const RankTopology places = places_on(hosts);
     Problem problem = all_reduce(1000, places.ranks());
     problem.collective = collective;
@@ -95,15 +95,15 @@ static double far_rounds(const char *algorithm, const std::vector<uint32_t> &hos
     problem.places = &places;
     const auto tallied = step_counts(algorithm_of(algorithm), problem);
     CHECK_OK(tallied);
-    return tallied->far_rounds;
+    return tallied->remote_rounds;
 }
 
 // A tree starts at the root and follows the order of the ring.
 static void trees_cross_hosts_by_root_and_ring() {
-    CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 0), 1.0);
-    CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 1), 2.0);
-    CHECK_EQ(far_rounds("tree", {0, 1, 0, 1}, Collective::broadcast, 0), 1.0);
-    CHECK_EQ(far_rounds("tree", {0, 1, 2, 3, 0, 1, 2, 3}), 4.0);
+    CHECK_EQ(remote_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 0), 1.0);
+    CHECK_EQ(remote_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 1), 2.0);
+    CHECK_EQ(remote_rounds("tree", {0, 1, 0, 1}, Collective::broadcast, 0), 1.0);
+    CHECK_EQ(remote_rounds("tree", {0, 1, 2, 3, 0, 1, 2, 3}), 4.0);
 }
 
 // The counts are exact for any number of ranks, although not all ranks are examined.
@@ -116,8 +116,8 @@ static void rings_cross_each_host_once() {
                 dealt.push_back(rank % hosts);
             }
             const uint32_t rounds = 2 * (hosts * each - 1), expected = (rounds + each - 1) / each;
-            CHECK_EQ(far_rounds("ring", blocks), static_cast<double>(expected));
-            CHECK_EQ(far_rounds("ring", dealt), static_cast<double>(expected));
+            CHECK_EQ(remote_rounds("ring", blocks), static_cast<double>(expected));
+            CHECK_EQ(remote_rounds("ring", dealt), static_cast<double>(expected));
         }
 }
 
@@ -137,12 +137,12 @@ static void hierarchies_cross_hosts_at_every_level_that_has_some() {
         CHECK_OK(tallied);
         const uint32_t rounds =
             algorithm_of("hierarchy").rounds(problem.collective, problem.team());
-        return std::pair(static_cast<double>(rounds), tallied->far_rounds);
+        return std::pair(static_cast<double>(rounds), tallied->remote_rounds);
     };
-    const auto [all, far] = of_racks(1);
-    CHECK_EQ(far, all);
+    const auto [all, remote] = of_racks(1);
+    CHECK_EQ(remote, all);
     const auto [more, still_far] = of_racks(2);
-    CHECK(still_far >= far && still_far < more);
+    CHECK(still_far >= remote && still_far < more);
 }
 
 // In a oneshot reduce-scatter the rank's own part costs an encode only with a codec.
@@ -324,9 +324,9 @@ static void what_one_rank_sends_goes_by_its_own_nic() {
     Problem problem = all_reduce(16 << 20, 16);
     problem.places = &places;
     PlannerInputs shared = inputs;
-    shared.speeds.far_bytes_per_ns = 8;
+    shared.speeds.remote_bytes_per_ns = 8;
     PlannerInputs own = shared;
-    own.speeds.far_rank_bytes_per_ns = 1;
+    own.speeds.remote_rank_bytes_per_ns = 1;
     const auto wire = [&](const PlannerInputs &with, const char *algorithm) {
         const auto plan = choose(problem, with, algorithm_of(algorithm));
         CHECK_OK(plan);
@@ -337,8 +337,8 @@ static void what_one_rank_sends_goes_by_its_own_nic() {
 }
 
 // Links of five GPUs: each has four links, one to every other GPU, or one link to a switch.
-static NearLinks links_of_five(bool is_switched) {
-    NearLinks::Kind kind{.parts = 5, .byte_ns = std::vector<double>(20, 0.01), .ways = {}};
+static LocalLinks links_of_five(bool is_switched) {
+    LocalLinks::Kind kind{.parts = 5, .byte_ns = std::vector<double>(20, 0.01), .ways = {}};
     for (uint32_t from = 0; from < 5; from++)
         for (uint32_t to = 0; to < 5; to++) {
             auto &way = kind.ways.emplace_back();
@@ -373,7 +373,7 @@ static void several_rings_share_the_work() {
     Problem problem = all_reduce(64 << 20, 5);
     PlannerInputs linked = inputs;
     linked.speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
-    linked.links.near = std::make_shared<const NearLinks>(links_of_five(false));
+    linked.links.local = std::make_shared<const LocalLinks>(links_of_five(false));
     const auto candidate = [&](const char *name) -> std::optional<Cost> {
         const auto candidates = find_candidates(problem, linked);
         CHECK_OK(candidates);
@@ -395,7 +395,7 @@ static void several_rings_share_the_work() {
     CHECK(text->find("rings go by 0 1 2 3 4\n  rings=all also by 0 2 4 1 3\n") !=
           std::string::npos);
     // A switch has one link to each GPU, so more rings gain nothing.
-    linked.links.near = std::make_shared<const NearLinks>(links_of_five(true));
+    linked.links.local = std::make_shared<const LocalLinks>(links_of_five(true));
     CHECK(std::abs(candidate("ring:rings=all")->wire_ns / candidate("ring")->wire_ns - 1) < 1e-3);
     // The caller may name rings=all even if there is no second ring.
     problem.places = nullptr;
@@ -477,7 +477,7 @@ static void of_equals_those_with_fewer_streams_are_chosen() {
         Problem problem = all_reduce(64 << 20, 4, DataType::float32, codec);
         problem.places = &places;
         CHECK_EQ(spec(chosen(problem).algorithm), std::string(algorithm));
-        CHECK_EQ(chosen(problem).cost.far_peers, static_cast<uint64_t>(streams));
+        CHECK_EQ(chosen(problem).cost.remote_peers, static_cast<uint64_t>(streams));
     }
 }
 

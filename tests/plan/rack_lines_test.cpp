@@ -128,7 +128,7 @@ void what_crosses_slow_lines_decides() {
     Problem problem = all_reduce(16 << 20, 8, DataType::float32, "int8");
     problem.places = &places;
     PlannerInputs wide = inputs;
-    wide.speeds.far_bytes_per_ns = 1.25;
+    wide.speeds.remote_bytes_per_ns = 1.25;
     CHECK_EQ(spec(choose(problem, wide)->algorithm), "direct");
     PlannerInputs narrow = wide;
     Settings settings;
@@ -159,7 +159,7 @@ void what_crosses_slow_lines_decides() {
                within = choose(small, wide, tree)->cost;
     CHECK(crossing.time_ns < within.time_ns + 1.1 * crossing.rack_ns);
     // A rack rate that was not measured is as doubtful as the rate between hosts.
-    narrow.speeds.far_rate_source = RateSource::stated;
+    narrow.speeds.remote_rate_source = RateSource::stated;
     CHECK(by("direct").slow_network_ns > 3.9 * by("direct").time_ns);
 }
 

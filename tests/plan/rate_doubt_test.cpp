@@ -18,8 +18,8 @@ const RankTopology four = places_on({0, 1, 2, 3});
 
 PlannerInputs with_rate(double bytes_per_ns, RateSource source) {
     PlannerInputs with = inputs;
-    with.speeds.far_bytes_per_ns = bytes_per_ns;
-    with.speeds.far_rate_source = source;
+    with.speeds.remote_bytes_per_ns = bytes_per_ns;
+    with.speeds.remote_rate_source = source;
     return with;
 }
 

@@ -12,8 +12,8 @@ static void reproducible_choices_follow_from_the_problem() {
         {.arena_bytes = mebibyte, .segment_bytes = 4 << 20, .max_lanes = 1}, usual);
     const RankTopology places = places_on({0, 1, 0, 1});
     PlannerInputs unlike = inputs; // with these the same problem may get another plan
-    unlike.speeds.far_bytes_per_ns = 12.5;
-    unlike.speeds.near.alone.latency_ns = 20000;
+    unlike.speeds.remote_bytes_per_ns = 12.5;
+    unlike.speeds.local.alone.latency_ns = 20000;
     size_t differing = 0;
     for (const char *codec : {"none", "int4", "onebit"})
         for (const DataType type : {DataType::float32, DataType::bfloat16})

@@ -31,26 +31,26 @@ static void messages_follow_the_planners_figures() {
     const CostModel usual;
     const TieredRates rates = tiered_rates(usual, {});
     CostModel other = usual;
-    other.far.alone.latency_ns += 1000;
-    other.far.alone.message_ns *= 2;
-    other.near.shared.byte_ns *= 3;
-    other.far_bytes_per_ns = 7;
-    other.far_burst_bytes = 99;
+    other.remote.alone.latency_ns += 1000;
+    other.remote.alone.message_ns *= 2;
+    other.local.shared.byte_ns *= 3;
+    other.remote_bytes_per_ns = 7;
+    other.remote_burst_bytes = 99;
     const TieredRates changed = tiered_rates(other, {});
-    CHECK_EQ(changed.far.alone.latency_ns, rates.far.alone.latency_ns + 1000);
-    CHECK_EQ(changed.far.alone.message_ns, 2 * rates.far.alone.message_ns);
-    CHECK_EQ(changed.near.shared.byte_ns, 3 * rates.near.shared.byte_ns);
-    CHECK(changed.far.shared == rates.far.shared);
+    CHECK_EQ(changed.remote.alone.latency_ns, rates.remote.alone.latency_ns + 1000);
+    CHECK_EQ(changed.remote.alone.message_ns, 2 * rates.remote.alone.message_ns);
+    CHECK_EQ(changed.local.shared.byte_ns, 3 * rates.local.shared.byte_ns);
+    CHECK(changed.remote.shared == rates.remote.shared);
     CHECK_EQ(changed.line_rate, 7.0);
     CHECK_EQ(changed.line_burst_bytes, 99.0);
-    other.far.alone.latency_ns = 0; // no network is that fast
-    CHECK(tiered_rates(other, {}).far.alone.latency_ns > 0);
+    other.remote.alone.latency_ns = 0; // no network is that fast
+    CHECK(tiered_rates(other, {}).remote.alone.latency_ns > 0);
 }
 
 static void of_gpus_the_planners_figures_are_taken() {
     const CostModel speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
     const TieredRates rates = tiered_rates(speeds, {.ranks = 8, .has_gpus = true});
-    CHECK(rates.near == speeds.near);
+    CHECK(rates.local == speeds.local);
     CHECK_EQ(rates.busy_core, 1.0);
     CHECK_EQ(rates.rendezvous_ns, 0.0);
     const ComputeSpeeds computing = speeds_of(all_reduce(1 << 20, 8), speeds, {8, true});
@@ -63,7 +63,7 @@ static void of_gpus_the_planners_figures_are_taken() {
 static void deep_trees_take_as_long_as_is_predicted() {
     constexpr uint32_t gpus = 8;
     CostModel speeds = gpu_cost_model_by({}, 1, GpuReach::gpus);
-    speeds.far_bytes_per_ns = 370;
+    speeds.remote_bytes_per_ns = 370;
     const SimulatedHost host{.ranks = gpus, .has_gpus = true};
     for (const uint32_t hosts : {8U, 32U}) {
         std::vector<uint32_t> host_of;

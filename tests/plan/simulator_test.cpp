@@ -19,7 +19,7 @@ namespace {
 
 // Links and latencies have round figures; nothing else takes time.
 constexpr TieredRates plain_rates{
-    .near = {}, .eager = {}, .far = {{.latency_ns = 100}, {.latency_ns = 100}}, .line_rate = 2};
+    .local = {}, .eager = {}, .remote = {{.latency_ns = 100}, {.latency_ns = 100}}, .line_rate = 2};
 constexpr ComputeSpeeds no_computing{
     .copy = 1e30, .outer = {1e30, 1e30, 1e30}, .inner = {1e30, 1e30, 1e30}};
 
@@ -168,7 +168,7 @@ static void ranks_take_turns_on_a_core() {
 
 static void messages_take_time_of_both_ends() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
-    setup.rates.far.alone.message_ns = 7;
+    setup.rates.remote.alone.message_ns = 7;
     const auto s = simulate_in(setup);
     check_near(s.time_ns, line_ns(1024) + 100 + 14);
     check_near(s.critical.handling_ns, 14);
@@ -222,7 +222,7 @@ static void a_burst_passes_at_once() {
 
 static void small_calls_go_through_eager_slots() {
     Setup setup{.algorithm = "oneshot", .hosts = {0, 0}, .count = 64};
-    setup.rates.near = {{.latency_ns = 500}, {}};
+    setup.rates.local = {{.latency_ns = 500}, {}};
     setup.rates.eager = {{.latency_ns = 80}, {}};
     setup.eager = {.bytes = 4096};
     check_near(simulate_in(setup).time_ns, 80);
@@ -238,7 +238,7 @@ static void large_messages_go_piece_by_piece() {
     Setup setup{.collective = Collective::broadcast,
                 .hosts = hosts_of(2),
                 .count = (128 << 10) - header_bytes / 4};
-    setup.rates.far.alone.byte_ns = 0.125;
+    setup.rates.remote.alone.byte_ns = 0.125;
     const double all = static_cast<double>(setup.count) * 4 + header_bytes, piece = 128 << 10;
     CHECK_EQ(all, 4 * piece);
     check_near(simulate_in(setup).time_ns,
@@ -254,9 +254,9 @@ static void large_messages_go_piece_by_piece() {
 static void messages_that_are_not_eager_wait_for_the_receiver() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.rates.rendezvous_ns = 33;
-    setup.rates.far_eager_bytes = 1024 * 4 + header_bytes;
+    setup.rates.remote_eager_bytes = 1024 * 4 + header_bytes;
     check_near(simulate_in(setup).time_ns, line_ns(1024) + 100);
-    setup.rates.far_eager_bytes--;
+    setup.rates.remote_eager_bytes--;
     check_near(simulate_in(setup).time_ns, line_ns(1024) + 133);
 }
 
@@ -294,9 +294,9 @@ static void merging_changes_nothing() {
                                 .hosts = hosts,
                                 .count = 1 << 18,
                                 .with = "int8",
-                                .rates = {.near = usual.near,
+                                .rates = {.local = usual.local,
                                           .eager = usual.eager,
-                                          .far = usual.far,
+                                          .remote = usual.remote,
                                           .rank_rate = 9,
                                           .cores = cores},
                                 .speeds = {.copy = 11,
@@ -308,16 +308,16 @@ static void merging_changes_nothing() {
                     setup.limits.segment_bytes = 32 << 10;
                     const auto each = simulate_in(setup, {.merging = Merging::none});
                     const auto once = simulate_in(setup, {.merging = Merging::alike});
-                    const auto near = simulate_in(setup, {.merging = Merging::similar});
+                    const auto local = simulate_in(setup, {.merging = Merging::similar});
                     for (uint32_t rank = 0; rank < hosts.size(); rank++)
                         check_near(once.finish_ns[rank], each.finish_ns[rank]);
                     const double share = algorithm.name() == "halving" ? 0.3 : 0.07;
-                    CHECK(std::abs(near.time_ns - each.time_ns) < share * each.time_ns);
+                    CHECK(std::abs(local.time_ns - each.time_ns) < share * each.time_ns);
                     CHECK_EQ(once.messages, each.messages);
-                    CHECK_EQ(near.messages, each.messages);
+                    CHECK_EQ(local.messages, each.messages);
                     CHECK_EQ(each.classes, hosts.size());
                     check_near(each.critical.sum(), each.time_ns);
-                    check_near(near.critical.sum(), near.time_ns);
+                    check_near(local.critical.sum(), local.time_ns);
                     merged += once.classes < each.classes;
                 }
     CHECK(merged > 20);

@@ -53,7 +53,7 @@ static void large_tensors_alone_are_compressed() {
     CHECK(!planned("int8", 1 << 22, nullptr).partitioning.is_compressed);
     CHECK(!planned("auto:nmse=1e-2", 1 << 22, nullptr).partitioning.is_compressed);
     PlannerInputs unknown = inputs;
-    unknown.speeds.far_rate_source = RateSource::assumed;
+    unknown.speeds.remote_rate_source = RateSource::assumed;
     TensorPlanner guessing(like("int8"), unknown), told(like("int8:min=0"), unknown);
     CHECK(!planned(guessing, 1 << 22).partitioning.is_compressed);
     CHECK(planned(told, 1 << 22).partitioning.is_compressed);

@@ -15,9 +15,9 @@ using namespace qccl;
 namespace {
 
 const TieredRates rates{
-    .near = {{.latency_ns = 10, .message_ns = 1, .byte_ns = 0.5}, {.latency_ns = 30}},
+    .local = {{.latency_ns = 10, .message_ns = 1, .byte_ns = 0.5}, {.latency_ns = 30}},
     .eager = {{.latency_ns = 2}, {}},
-    .far = {{.latency_ns = 100, .message_ns = 7}, {.latency_ns = 200}},
+    .remote = {{.latency_ns = 100, .message_ns = 7}, {.latency_ns = 200}},
     .line_rate = 3,
     .line_burst_bytes = 1000};
 
@@ -76,16 +76,16 @@ static void messages_between_machines_leave_by_the_ranks_own_nics() {
 
 static void messages_within_a_machine_stay_there() {
     const auto fabric = fabric_of(job_of("2 x node(4 gpu nvlink:90) net:25x4"));
-    const MessageRoute near = fabric->route(0, 1, false);
-    CHECK(near.is_by_reference);
-    CHECK_EQ(near.latency_ns, 10.0);
+    const MessageRoute local = fabric->route(0, 1, false);
+    CHECK(local.is_by_reference);
+    CHECK_EQ(local.latency_ns, 10.0);
     CHECK_EQ(fabric->route(0, 1, true).latency_ns, 2.0);
-    CHECK_EQ(near.count, 1U);
-    CHECK_EQ(near.send.message_ns, 1.0);
-    CHECK_EQ(near.send.byte_ns, 0.0);
-    CHECK(std::abs(fabric->bytes_per_ns(near.numbers[0]) - net(LinkClass::nvlink, 30)) < 1e-9);
-    CHECK(links_of(near) != links_of(fabric->route(1, 0, false)));
-    CHECK_EQ(fabric->burst_bytes(near.numbers[0]), 0.0);
+    CHECK_EQ(local.count, 1U);
+    CHECK_EQ(local.send.message_ns, 1.0);
+    CHECK_EQ(local.send.byte_ns, 0.0);
+    CHECK(std::abs(fabric->bytes_per_ns(local.numbers[0]) - net(LinkClass::nvlink, 30)) < 1e-9);
+    CHECK(links_of(local) != links_of(fabric->route(1, 0, false)));
+    CHECK_EQ(fabric->burst_bytes(local.numbers[0]), 0.0);
 }
 
 static void lines_have_the_rate_that_is_known() {

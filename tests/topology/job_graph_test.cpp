@@ -17,12 +17,12 @@ CpuSet cpus(const char *mask) { return *CpuSet::parse(mask); }
 Graph two_nodes() {
     HwlocObject root{.cpus = cpus("f")};
     for (uint32_t i = 0; i < 2; i++) {
-        const CpuSet near = cpus(i == 0 ? "3" : "c");
+        const CpuSet local = cpus(i == 0 ? "3" : "c");
         root.children.push_back(
             {.type = HwlocType::package,
              .number = i,
-             .cpus = near,
-             .children = {{.type = HwlocType::numa, .number = i, .cpus = near}}});
+             .cpus = local,
+             .children = {{.type = HwlocType::numa, .number = i, .cpus = local}}});
     }
     for (const char *bus_id : {"0000:03:00.0", "0000:04:00.0"})
         root.children[0].children.push_back(

@@ -53,7 +53,7 @@ void nics_that_ranks_are_near_to_count_together() {
     CHECK(rate_of("2 x node(2 numa) net:1.25x2", 4) == net(LinkClass::tcp, 1.25));
     CostModel speeds;
     apply_link(*remote_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
-    CHECK(speeds.far_bytes_per_ns == 8 * one && speeds.far_rank_bytes_per_ns == one);
+    CHECK(speeds.remote_bytes_per_ns == 8 * one && speeds.remote_rank_bytes_per_ns == one);
     CHECK(!remote_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
     // A NIC whose rate is unknown counts for nothing.
     JobTopology job = job_of("2 x node(2 gpu) net:50x2");
@@ -89,17 +89,17 @@ void a_rate_that_no_nic_says_is_unknown() {
 void tcp_keeps_the_planners_figures_but_for_the_rate() {
     CostModel speeds, expected;
     apply_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
-    expected.far_bytes_per_ns = 1.25;
-    expected.far_rate_source = RateSource::stated;
+    expected.remote_bytes_per_ns = 1.25;
+    expected.remote_rate_source = RateSource::stated;
     CHECK(speeds == expected);
 }
 
 void rdma_moves_bytes_without_the_processor() {
     CostModel speeds;
     apply_link({LinkClass::rdma, 46, {}, 600}, {}, speeds);
-    CHECK(speeds.far_bytes_per_ns == 46);
-    CHECK(speeds.far.alone.byte_ns < CostModel().far.alone.byte_ns / 10);
-    CHECK(speeds.far.alone.latency_ns == 3600);
+    CHECK(speeds.remote_bytes_per_ns == 46);
+    CHECK(speeds.remote.alone.byte_ns < CostModel().remote.alone.byte_ns / 10);
+    CHECK(speeds.remote.alone.latency_ns == 3600);
 }
 
 void settings_stand() {
@@ -108,8 +108,8 @@ void settings_stand() {
     settings.link_latency = std::chrono::microseconds(7);
     CostModel speeds = cost_model_by(settings, 1, {});
     apply_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
-    CHECK(speeds.far_bytes_per_ns == 1);
-    CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);
+    CHECK(speeds.remote_bytes_per_ns == 1);
+    CHECK(speeds.remote.alone.latency_ns == 7000 && speeds.remote.shared.latency_ns == 7000);
 }
 
 void the_slowest_neighbours_set_the_pace_in_a_host() {
@@ -128,18 +128,18 @@ void the_slowest_neighbours_set_the_pace_in_a_host() {
 
 void links_between_gpus_are_known_by_pair() {
     const JobTopology mesh = job_of("2 x node(5 gpu nvlink:400) net:50");
-    const auto links = shared_links(mesh).near;
+    const auto links = shared_links(mesh).local;
     CHECK(links && links->kinds.size() == 1); // both hosts have the same kind
     CHECK_EQ(links->way(5, 6).size(), 1U);
     CHECK(links->way(0, 1) == links->way(5, 6) && links->way(0, 1) != links->way(1, 0));
     const double byte_ns = links->kinds[0].byte_ns[links->way(0, 1)[0]];
     CHECK(std::abs(byte_ns * net(LinkClass::nvlink, 100) - 1) < 1e-9);
-    const auto switched = shared_links(job_of("node(8 gpu nvswitch:450)")).near;
+    const auto switched = shared_links(job_of("node(8 gpu nvswitch:450)")).local;
     CHECK_EQ(switched->way(3, 4).size(), 2U);
     CHECK_EQ(switched->way(3, 4)[0], switched->way(3, 5)[0]);
-    const auto unknown = shared_links(job_of("node(2 gpu)")).near;
+    const auto unknown = shared_links(job_of("node(2 gpu)")).local;
     for (const uint32_t link : unknown->way(0, 1)) CHECK(unknown->kinds[0].byte_ns[link] == 0);
-    CHECK(!shared_links(job_of("node(2 core)")).near);
+    CHECK(!shared_links(job_of("node(2 core)")).local);
 }
 
 void racks_have_lines() {

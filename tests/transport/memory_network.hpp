@@ -198,13 +198,13 @@ namespace qtest {
 
 // Returns options for several hosts that are all this machine.
 inline qccl::RemoteOptions remote_options(const qccl::NetworkModule &network) {
-    qccl::RemoteOptions far;
+    qccl::RemoteOptions remote;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    std::memcpy(&far.addresses.emplace_back(), &address, sizeof address);
-    far.network = &network;
-    return far;
+    std::memcpy(&remote.addresses.emplace_back(), &address, sizeof address);
+    remote.network = &network;
+    return remote;
 }
 
 } // namespace qtest

@@ -48,7 +48,7 @@ void whose_call_has_failed_is_in_none() {
     run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
         is_own_thread = true;
         Rank rank = plain;
-        rank.options.far.network = &watched;
+        rank.options.remote.network = &watched;
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 50ms));
         Done done = transport->wait(1 - rank.rank);
@@ -76,7 +76,7 @@ void what_goes_wrong_beside_the_rank_fails_the_communicator() {
     run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
         is_own_thread = true;
         Rank rank = plain;
-        rank.options.far.network = &watched;
+        rank.options.remote.network = &watched;
         const auto transport = create(rank);
         CHECK_OK(run(*transport, call_number(1), Way::mailbox));
         rank.meeting.barrier();

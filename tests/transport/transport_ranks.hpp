@@ -117,9 +117,9 @@ constexpr bool are_near(Kind kind, uint32_t a, uint32_t b) {
 inline qccl::RemoteOptions over_ucx() {
     const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
     CHECK_OK(ucx);
-    qccl::RemoteOptions far = remote_options(**ucx);
-    far.devices = "lo"; // other interfaces may come and go
-    return far;
+    qccl::RemoteOptions remote = remote_options(**ucx);
+    remote.devices = "lo"; // other interfaces may come and go
+    return remote;
 }
 #endif
 
@@ -127,9 +127,9 @@ inline void make_hosts(Kind kind, qccl::TransportOptions &options) {
     const uint32_t ranks = ranks_per_host(kind);
     if (options.size <= ranks) return;
     for (uint32_t rank = 0; rank < options.size; rank++) options.hosts.push_back(rank / ranks);
-    options.far = remote_options(memory_network::module);
+    options.remote = remote_options(memory_network::module);
 #ifdef QCCL_UCX_MODULE
-    if (are_processes(kind)) options.far = over_ucx();
+    if (are_processes(kind)) options.remote = over_ucx();
 #endif
 }
 

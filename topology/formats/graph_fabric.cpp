@@ -107,15 +107,15 @@ public:
     MessageRoute route(uint32_t from, uint32_t to, bool is_eager) const override {
         const uint32_t here = place_of_[from], there = place_of_[to];
         if (machine_of_[from] == machine_of_[to]) {
-            MessageRoute route = near_message(rates_, sharers(from), is_eager, has_networks_);
-            const auto path = near_.find({here, there});
-            if (path == near_.end()) return route;
+            MessageRoute route = local_message(rates_, sharers(from), is_eager, has_networks_);
+            const auto path = local_.find({here, there});
+            if (path == local_.end()) return route;
             pass(route, path->second);
             // The time of the bytes is that of the links.
             if (route.count != 0) route.send.byte_ns = route.recv.byte_ns = 0;
             return route;
         }
-        MessageRoute route = far_message(rates_, sharers(from), sharers(to));
+        MessageRoute route = remote_message(rates_, sharers(from), sharers(to));
         const FabricPlace &first = places_[here], &last = places_[there];
         pass(route, first.up);
         if (first.network != last.network) pass(route, between_.at({first.network, last.network}));
@@ -242,7 +242,7 @@ private:
                 if (own[a].place == own[b].place) continue; // nothing but memory is between them
                 const auto path = alone.path(own[a].place, own[b].place);
                 if (!path) return no_path(graph, own[a].place, own[b].place);
-                near_[{first + a, first + b}] = way_of(graph, *path);
+                local_[{first + a, first + b}] = way_of(graph, *path);
             }
         return {};
     }
@@ -272,7 +272,7 @@ private:
     std::vector<std::string> machine_names_;
     std::map<Seat, uint32_t> place_numbers_;
     std::vector<FabricPlace> places_;
-    std::map<std::pair<uint32_t, uint32_t>, Way> near_;    // by places
+    std::map<std::pair<uint32_t, uint32_t>, Way> local_;   // by places
     std::map<std::pair<uint32_t, uint32_t>, Way> between_; // by networks
     std::vector<uint32_t> numbers_; // by link of the graph: its first directed link; then the end
     std::vector<double> capacities_;

@@ -58,7 +58,8 @@ public:
 
     MessageRoute route(uint32_t from, uint32_t to, bool is_eager) const override {
         const Spot &here = spots_[from], &there = spots_[to];
-        return here.host == there.host ? near_route(from, to, is_eager) : far_route(here, there);
+        return here.host == there.host ? local_route(from, to, is_eager)
+                                       : remote_route(here, there);
     }
 
     uint32_t core_groups() const override { return static_cast<uint32_t>(ranks_of_group_.size()); }
@@ -128,9 +129,9 @@ private:
         return std::max(1.0, ranks_of_group_[group] / cores_of(group));
     }
 
-    MessageRoute near_route(uint32_t from, uint32_t to, bool is_eager) const {
+    MessageRoute local_route(uint32_t from, uint32_t to, bool is_eager) const {
         const Spot &here = spots_[from], &there = spots_[to];
-        MessageRoute route = near_message(rates_, sharers(here.host), is_eager, has_hosts_);
+        MessageRoute route = local_message(rates_, sharers(here.host), is_eager, has_hosts_);
         pass(route, tx_, from);
         pass(route, memory_, here.node);
         if (here.node != there.node) pass(route, cross_, here.host);
@@ -138,9 +139,9 @@ private:
         return route;
     }
 
-    MessageRoute far_route(const Spot &here, const Spot &there) const {
+    MessageRoute remote_route(const Spot &here, const Spot &there) const {
         const bool leaves_rack = here.rack != there.rack;
-        MessageRoute route = far_message(rates_, sharers(here.host), sharers(there.host));
+        MessageRoute route = remote_message(rates_, sharers(here.host), sharers(there.host));
         pass(route, up_, here.host);
         if (leaves_rack) {
             route.latency_ns += rates_.rack_latency_ns;
@@ -168,29 +169,31 @@ static LinkSpeeds speeds_at(const CostModel::Link &link, double sharers) {
     return speeds;
 }
 
-MessageRoute near_message(const TieredRates &rates, double sharers, bool is_eager, bool has_hosts) {
-    const LinkSpeeds speeds = speeds_at(is_eager ? rates.eager : rates.near, sharers);
+MessageRoute local_message(const TieredRates &rates, double sharers, bool is_eager,
+                           bool has_hosts) {
+    const LinkSpeeds speeds = speeds_at(is_eager ? rates.eager : rates.local, sharers);
     MessageRoute route;
     route.latency_ns = speeds.latency_ns;
     // Ranks that wait poll the network in between, and hold up the ranks on the same core.
     if (has_hosts && sharers > 1)
-        route.latency_ns = std::max(route.latency_ns, speeds_at(rates.far, sharers).latency_ns);
+        route.latency_ns = std::max(route.latency_ns, speeds_at(rates.remote, sharers).latency_ns);
     route.send = route.recv = {speeds.message_ns, speeds.byte_ns};
     return route;
 }
 
-MessageRoute far_message(const TieredRates &rates, double sender_sharers, double receiver_sharers) {
+MessageRoute remote_message(const TieredRates &rates, double sender_sharers,
+                            double receiver_sharers) {
     const auto work = [](const LinkSpeeds &speeds, double share) -> MessageRoute::Work {
         return {2 * share * speeds.message_ns, 2 * share * speeds.byte_ns};
     };
-    const LinkSpeeds sender = speeds_at(rates.far, sender_sharers),
-                     receiver = speeds_at(rates.far, receiver_sharers);
+    const LinkSpeeds sender = speeds_at(rates.remote, sender_sharers),
+                     receiver = speeds_at(rates.remote, receiver_sharers);
     MessageRoute route;
     route.latency_ns = receiver.latency_ns;
-    route.eager_bytes = rates.far_eager_bytes;
+    route.eager_bytes = rates.remote_eager_bytes;
     route.rendezvous_ns = rates.rendezvous_ns;
-    route.send = work(sender, rates.far_send_share);
-    route.recv = work(receiver, 1 - rates.far_send_share);
+    route.send = work(sender, rates.remote_send_share);
+    route.recv = work(receiver, 1 - rates.remote_send_share);
     route.is_by_reference = false;
     return route;
 }
@@ -206,12 +209,12 @@ namespace {
 
 // Figures of `perf/hosts/plan_table.py` on two processors of a Zen 5 server, over shared memory and
 // over TCP between network namespaces.
-constexpr CostModel::Link near_links{{.latency_ns = 530, .message_ns = 60, .byte_ns = 0.001},
-                                     {.latency_ns = 1270, .message_ns = 410, .byte_ns = 0.001}};
+constexpr CostModel::Link local_links{{.latency_ns = 530, .message_ns = 60, .byte_ns = 0.001},
+                                      {.latency_ns = 1270, .message_ns = 410, .byte_ns = 0.001}};
 constexpr CostModel::Link eager_slots{{.latency_ns = 0, .message_ns = 0, .byte_ns = 0.001},
                                       {.latency_ns = 2200, .message_ns = 160, .byte_ns = 0.001}};
-constexpr CostModel::Link far_links{{.latency_ns = 2650, .message_ns = 6400, .byte_ns = 0.38},
-                                    {.latency_ns = 4300, .message_ns = 10000, .byte_ns = 0.6}};
+constexpr CostModel::Link remote_links{{.latency_ns = 2650, .message_ns = 6400, .byte_ns = 0.38},
+                                       {.latency_ns = 4300, .message_ns = 10000, .byte_ns = 0.6}};
 // UCX makes larger messages wait until the receiver has asked for them. Where ranks share cores,
 // the other figures include that.
 constexpr uint64_t network_eager_bytes = 8 << 10;
@@ -275,7 +278,7 @@ double memory_speed(const CostModel &speeds, const Problem &problem, const Simul
 
 double crowding_factor(const CostModel &speeds, const Problem &problem) {
     const bool shares_cores = speeds.shares_cores();
-    if (problem.has_hosts()) return polled * (shares_cores ? speeds.far_crowding : 1.4) / 1.4;
+    if (problem.has_hosts()) return polled * (shares_cores ? speeds.remote_crowding : 1.4) / 1.4;
     return shares_cores ? crowded : 1;
 }
 
@@ -298,20 +301,20 @@ ComputeSpeeds gpu_speeds(const CostModel &speeds, const Problem &problem, const 
 } // namespace
 
 TieredRates tiered_rates(const CostModel &speeds, const SimulatedHost &host) {
-    TieredRates rates{.near = speeds.near,
+    TieredRates rates{.local = speeds.local,
                       .eager = speeds.eager,
-                      .far = speeds.far,
-                      .line_rate = speeds.far_bytes_per_ns,
-                      .line_burst_bytes = speeds.far_burst_bytes};
+                      .remote = speeds.remote,
+                      .line_rate = speeds.remote_bytes_per_ns,
+                      .line_burst_bytes = speeds.remote_burst_bytes};
     if (host.has_gpus) return rates;
     const CostModel usual;
-    rates.near = scaled(near_links, speeds.near, usual.near);
+    rates.local = scaled(local_links, speeds.local, usual.local);
     rates.eager = scaled(eager_slots, speeds.eager, usual.eager);
-    rates.far = scaled(far_links, speeds.far, usual.far);
-    rates.far_send_share = sender_share;
-    rates.far_eager_bytes = network_eager_bytes;
+    rates.remote = scaled(remote_links, speeds.remote, usual.remote);
+    rates.remote_send_share = sender_share;
+    rates.remote_eager_bytes = network_eager_bytes;
     rates.rendezvous_ns =
-        scaled(rendezvous_ns, speeds.far.alone.latency_ns, usual.far.alone.latency_ns);
+        scaled(rendezvous_ns, speeds.remote.alone.latency_ns, usual.remote.alone.latency_ns);
     rates.busy_core = busy_core;
     return rates;
 }

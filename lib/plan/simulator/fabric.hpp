@@ -87,13 +87,13 @@ public:
 struct TieredRates {
     // Costs of messages, for ranks that have a core each and for ranks that share cores. On a
     // shared core a message waits for as many turns as there are ranks on it.
-    CostModel::Link near = CostModel().near, eager = CostModel().eager; // within a host
-    CostModel::Link far = CostModel().far;                              // between hosts
+    CostModel::Link local = CostModel().local, eager = CostModel().eager; // within a host
+    CostModel::Link remote = CostModel().remote;                          // between hosts
     // The sender's part of what both ends of a message between hosts spend.
-    double far_send_share = 0.5;
+    double remote_send_share = 0.5;
     // A larger message waits at its sender until the receiver has asked for it, which takes
     // rendezvous_ns.
-    uint64_t far_eager_bytes = UINT64_MAX;
+    uint64_t remote_eager_bytes = UINT64_MAX;
     double rendezvous_ns = 0;
     double rank_rate = 0;     // of what one rank sends or receives within its host
     double node_rate = 0;     // of a NUMA node's memory, for all its ranks together
@@ -112,8 +112,9 @@ struct TieredRates {
 
 // Return the costs of a message apart from its links, within a host and between hosts. `sharers`:
 // ranks on a core; `has_hosts`: the job has several hosts.
-MessageRoute near_message(const TieredRates &rates, double sharers, bool is_eager, bool has_hosts);
-MessageRoute far_message(const TieredRates &rates, double sender_sharers, double receiver_sharers);
+MessageRoute local_message(const TieredRates &rates, double sharers, bool is_eager, bool has_hosts);
+MessageRoute remote_message(const TieredRates &rates, double sender_sharers,
+                            double receiver_sharers);
 
 // Creates a fabric. `places`: of `ranks` ranks; null: all are on one host. The fabric keeps no
 // pointer to the places.
