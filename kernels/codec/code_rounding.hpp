@@ -98,9 +98,10 @@ template <class T>
 QCCL_ANYWHERE uint32_t round_bits(T v, Draw draw, int32_t lowest, int32_t highest) {
     const T low = static_cast<T>(lowest), high = static_cast<T>(highest);
     if (draw.k != Draw::nearest) v = std::floor(v + static_cast<T>(draw.k) / T(65536));
-    // From `grid` up to twice that number, a float's last bit is worth 1. The addition therefore
-    // rounds to nearest even, and the low bits of the sum are the integer. Clamping before the
-    // addition gives the same result because the bounds are integers.
+    // The addition below rounds to nearest; a stochastic value is an integer already. From `grid`
+    // up to twice that number, a float's last bit is worth 1. The addition therefore rounds to
+    // nearest even, and the low bits of the sum are the integer. Clamping before the addition gives
+    // the same result because the bounds are integers.
     using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
     constexpr T grid = sizeof(T) == 8 ? T(0x1.8p52) : T(0x1.8p23);
     return static_cast<uint32_t>(std::bit_cast<Bits>(least(greatest(v, low), high) + grid));
