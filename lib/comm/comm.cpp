@@ -277,7 +277,7 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
     // All ranks learn of the failure; one of them warns.
     const char *const who =
         parts_.comm_config.name.empty() ? "the communicator" : parts_.comm_config.name.c_str();
-    if (parts_.transport->claim_report())
+    if (parts_.transport->claim_log())
         parts_.log->warn("%s has failed: %s", who, first.error.text);
     else
         parts_.log->info("%s has failed: %s", who, first.error.text);

@@ -195,14 +195,14 @@ bool FailureDetector::is_gone(uint32_t peer) const {
     return liveness_.has_ended(peer) || has_left(peer) || (remote_ && remote_->is_lost(peer));
 }
 
-void FailureDetector::listen() {
+void FailureDetector::check_liveness() {
     liveness_.look();
     if (const auto &told = liveness_.told())
         (void)shared_error_.set_once(sanitize_remote(told->error, told->from, peer_table_.size()));
 }
 
 Done FailureDetector::check_peers(uint32_t on) {
-    listen();
+    check_liveness();
     if (liveness_.told()) return *shared_error_.failure();
     for (uint32_t peer = 0; peer < peer_table_.size(); peer++) {
         if (peer == peer_table_.rank || !is_gone(peer)) continue;
@@ -224,7 +224,7 @@ Error FailureDetector::lose(uint32_t peer) {
     for (const auto deadline = Clock::now() + patience; Clock::now() < deadline;) {
         if (const auto failure = shared_error_.failure()) return *failure;
         remote_->progress();
-        listen();
+        check_liveness();
         if (has_left(peer) || liveness_.has_ended(peer)) break;
         std::this_thread::sleep_for(between_looks_at_disagreement);
     }
@@ -365,7 +365,7 @@ std::optional<Error> FailureDetector::await_difference(uint64_t call) {
         if (remote_) remote_->request_status_of_all(call);
         while (!shared_error_.is_set()) {
             if (remote_) remote_->progress();
-            listen();
+            check_liveness();
             const auto missing = missing_witness(call);
             now_ = Clock::now();
             if (!missing || now_ >= deadline) break;

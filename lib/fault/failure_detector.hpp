@@ -67,7 +67,7 @@ public:
 
     // Looks at the processes of all ranks and at what ranks of other hosts have reported since the
     // last look; records a failure that they report. Also for use between calls.
-    void listen();
+    void check_liveness();
     // Whether the peer takes part in no further call, or cannot: its process has ended, it has
     // left, or it is unreachable.
     bool is_gone(uint32_t peer) const;

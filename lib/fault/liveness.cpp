@@ -292,7 +292,7 @@ void LivenessMonitor::look() {
     for (uint32_t rank = 0; rank < watched_.size() && is_news; rank++) {
         if (polls_[rank].revents == 0) continue;
         if (watched_[rank].is_connection)
-            listen(rank);
+            receive_words(rank);
         else if ((polls_[rank].revents & (POLLIN | POLLHUP)) != 0)
             watched_[rank].has_ended = true;
         // No later event of this rank matters.
@@ -325,7 +325,7 @@ void LivenessMonitor::note_silence(const Watched &line) {
         std::atomic_ref(line.is_silent).store(true, std::memory_order_relaxed);
 }
 
-void LivenessMonitor::listen(uint32_t rank) {
+void LivenessMonitor::receive_words(uint32_t rank) {
     Watched &line = watched_[rank];
     const auto read = [&](KeepaliveWord &word, size_t bytes, int flags) {
         return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);

@@ -191,7 +191,7 @@ private:
     };
     static void say(const Watched &line, const void *word, size_t bytes);
     static void note_silence(const Watched &line);
-    void listen(uint32_t rank);
+    void receive_words(uint32_t rank);
 
     std::vector<Watched> watched_; // by rank
     FileDescriptor held_;

@@ -110,7 +110,7 @@ public:
     // recorded error. Any thread.
     Error set_once(const Error &error);
     // Returns true to one rank of this host only, the one that reports the failure.
-    bool claim_report() const { return line().is_told.exchange(1, std::memory_order_relaxed) == 0; }
+    bool claim_log() const { return line().is_told.exchange(1, std::memory_order_relaxed) == 0; }
 
 private:
     SharedErrorLine &line() const { return peer_table_.first().shared_error(); }

@@ -77,7 +77,7 @@ void SurvivorExchange::publish(const MemberGroup &group, uint32_t record,
 // comes another way and still counts, so the network is progressed once more at the end.
 void SurvivorExchange::look(const MemberGroup &group) {
     if (remote_) remote_->progress(); // tells which ranks are unreachable
-    detector_.listen();
+    detector_.check_liveness();
     for (const uint32_t rank : group.members)
         if (rank != peer_table_.rank && detector_.is_gone(rank)) gone_[rank] = true;
     while (remote_ && remote_->progress()) {}

@@ -196,7 +196,7 @@ void RemoteEndpoint::on_message(const MessageHeader &header, const void *data, u
         peer_states_[header.from].requested_call = header.about;
         status_requests_.push_back(header.from);
         break;
-    case MessageKind::abort:
+    case MessageKind::failure:
         if (Error told; bytes == sizeof told && data) {
             std::memcpy(&told, data, sizeof told);
             (void)shared_error_.set_once(sanitize_remote(told, header.from, peer_table_.size()));
@@ -361,7 +361,7 @@ void RemoteEndpoint::broadcast_error(const Error &error) {
         failure_ = error;
         const NetworkPart part{&failure_, sizeof failure_};
         for (const uint32_t peer : gossip_targets())
-            post(peer, header(MessageKind::abort), std::span(&part, 1));
+            post(peer, header(MessageKind::failure), std::span(&part, 1));
     }
     progress_until([&] { return unsent_ == 0; }, longest_farewell);
 }

@@ -33,7 +33,7 @@ enum class MessageKind : uint32_t {
     eager,          // bytes: the contents of the sender's eager slot
     status,         // no bytes: the header alone says where the sender is
     status_request, // asks for a status that tells of call `about` once that has begun
-    abort,          // bytes: the Error that the communicator has failed with
+    failure,        // bytes: the Error that the communicator has failed with
     warned,         // a rank has warned its user that call `about` waits
     goodbye,        // the sender takes part in no further call
     record,         // bytes: seqlock record number `tag.instance` of the sender

@@ -80,7 +80,7 @@ Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numb
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
     if (remote_) {
         remote_->progress();
-        detector_.listen();
+        detector_.check_liveness();
         if (const auto other = remote_->begin()) return mismatch(*other);
     }
     if (shared_error_.is_set()) return report_failure(*shared_error_.failure());

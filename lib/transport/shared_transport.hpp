@@ -94,7 +94,7 @@ public:
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;
     void ignore_failure() override;
-    bool claim_report() override { return shared_error_.claim_report(); }
+    bool claim_log() override { return shared_error_.claim_log(); }
     SurvivorExchange &survivor_exchange() override { return survivors_; }
     void leave() override;
 

@@ -188,7 +188,7 @@ public:
     virtual void ignore_failure() = 0;
     // Returns true on one rank of a host only. The caller asks before it shows a failure to a
     // person.
-    virtual bool claim_report() = 0;
+    virtual bool claim_log() = 0;
 
     // Returns the exchanges that ranks make outside the calls, whether or not the communicator has
     // failed.

@@ -123,7 +123,7 @@ public:
     std::optional<Error> failure() const override { return inner_->failure(); }
     SurvivorExchange &survivor_exchange() override { return inner_->survivor_exchange(); }
     void ignore_failure() override { inner_->ignore_failure(); }
-    bool claim_report() override { return inner_->claim_report(); }
+    bool claim_log() override { return inner_->claim_log(); }
     void leave() override { inner_->leave(); }
 
 private:

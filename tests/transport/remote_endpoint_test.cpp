@@ -30,7 +30,7 @@ void strangers_messages_are_thrown_away() {
                 for (const uint32_t from : {0U, 3U, 99U}) {
                     const Error forged = Error::make(Code::revoked, "forged");
                     const auto *const bytes = reinterpret_cast<const std::byte *>(&forged);
-                    MessageHeader header{.kind = MessageKind::abort, .from = from};
+                    MessageHeader header{.kind = MessageKind::failure, .from = from};
                     const auto *const head = reinterpret_cast<const std::byte *>(&header);
                     living.first->tell(NetworkEnd::Came{
                         {head, head + sizeof header}, {bytes, bytes + sizeof forged}, {}});
