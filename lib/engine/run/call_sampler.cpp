@@ -94,9 +94,11 @@ Done CallSampler::gather(const SampledArea &area, uint64_t run,
     return {};
 }
 
-Done CallSampler::open_gpu() {
-    if (pinned_) return {};
-    constexpr size_t bytes = most_values * sizeof(double) * 2;
+Done CallSampler::open_gpu() { return pin(0); }
+
+Done CallSampler::pin(size_t least) {
+    const size_t bytes = std::max(least, most_values * sizeof(double) * 2);
+    if (pinned_bytes_ >= bytes) return {};
     QCCL_TRY(pinned_, PinnedMemory::create(device_.gpu, bytes));
     pinned_bytes_ = bytes;
     return {};
@@ -105,11 +107,7 @@ Done CallSampler::open_gpu() {
 Done CallSampler::gather_from_gpu(const std::byte *from, size_t run_bytes,
                                   const std::vector<uint64_t> &places) {
     Gpu &gpu = *device_.gpu;
-    QCCL_TRY(open_gpu());
-    if (pinned_bytes_ < values_.size()) {
-        QCCL_TRY(pinned_, PinnedMemory::create(device_.gpu, values_.size()));
-        pinned_bytes_ = values_.size();
-    }
+    QCCL_TRY(pin(values_.size()));
     for (size_t i = 0; i < places.size(); i++)
         QCCL_TRY(gpu.copy(gpu.own_stream(), pinned_->data() + i * run_bytes,
                           from + places[i] * type_bytes(type_), run_bytes));

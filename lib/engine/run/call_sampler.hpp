@@ -67,6 +67,8 @@ public:
 
 private:
     Done gather(const SampledArea &area, uint64_t run, const std::vector<uint64_t> &places);
+    // Keeps at least `least` bytes pinned, and never fewer than most samples need.
+    Done pin(size_t least);
     Done gather_from_gpu(const std::byte *from, size_t run_bytes,
                          const std::vector<uint64_t> &places);
     void forget_infinite(uint64_t run);
