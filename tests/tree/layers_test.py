@@ -8,6 +8,8 @@ import re
 import sys
 import unittest
 
+import source_files
+
 ROOT = pathlib.Path(sys.argv[1])
 MOST_FILES = 25  # in a folder
 SOURCES = (".c", ".cpp", ".cu", ".h", ".hpp", ".in")
@@ -16,6 +18,7 @@ SOURCES = (".c", ".cpp", ".cu", ".h", ".hpp", ".in")
 RECORDS = ["lib/base", "lib/record", "lib/net", "lib/memory", "lib/trace"]
 PURE_ROOMS = ["lib/base", "lib/schedule", "lib/coll", "lib/codec"]
 BELOW_COMM = [*RECORDS, *PURE_ROOMS, "lib/plan", "lib/device", "lib/fault", "lib/transport", "lib/engine"]
+BELOW_TOOLS = [*BELOW_COMM, "include", "kernels", "topology", "topology/sources", "topology/formats"]
 MAY_INCLUDE = {
     "include": [],
     "lib/base": [],
@@ -45,11 +48,11 @@ MAY_INCLUDE = {
     "topology": [*PURE_ROOMS, "lib/plan"],
     "topology/sources": [*PURE_ROOMS, "lib/plan", "lib/net", "lib/comm/implementations.hpp", "topology"],
     "topology/formats": [*PURE_ROOMS, "lib/plan", "lib/plan/simulator", "topology"],
-    "perf/cli": [*BELOW_COMM, "kernels", "topology", "topology/sources", "topology/formats", "include"],
-    "perf/report": [*BELOW_COMM, "lib/plan/simulator", "kernels", "topology", "topology/sources", "topology/formats", "include", "perf/cli"],
-    "perf/run": [*BELOW_COMM, "lib/plan/simulator", "kernels", "topology", "topology/sources", "topology/formats", "bootstrap", "include", "perf/cli", "perf/report"],
-    "perf/info": [*BELOW_COMM, "lib/plan/simulator", "kernels", "topology", "topology/sources", "topology/formats", "bootstrap", "include", "perf/cli", "perf/report", "perf/run"],
-    "perf/commands": [*BELOW_COMM, "lib/plan/simulator", "kernels", "topology", "topology/sources", "topology/formats", "bootstrap", "include", "perf/cli", "perf/report", "perf/run", "perf/info"],
+    "perf/cli": BELOW_TOOLS,
+    "perf/report": [*BELOW_TOOLS, "lib/plan/simulator", "perf/cli"],
+    "perf/run": [*BELOW_TOOLS, "lib/plan/simulator", "bootstrap", "perf/cli", "perf/report"],
+    "perf/info": [*BELOW_TOOLS, "lib/plan/simulator", "bootstrap", "perf/cli", "perf/report", "perf/run"],
+    "perf/commands": [*BELOW_TOOLS, "lib/plan/simulator", "bootstrap", "perf/cli", "perf/report", "perf/run", "perf/info"],
     "perf/precompiled": [],
     "perf/hosts": [],
     "examples": ["include"],
@@ -68,6 +71,9 @@ VENDOR = re.compile(r"\b(cuda|hip|rocm|hsa|cu|nv)_?[A-Z]\w*|\b(CUDA|HIP|CU|ROCM)
 VENDOR_ROOMS = ("kernels/gpu/port.hpp", "kernels/runtime/module.cu", "kernels/runtime/runtime_cuda.hpp", "kernels/runtime/runtime_hip.hpp", "lib/device/loader.cpp")
 PORT = "kernels/gpu/port.hpp"
 BIT_COUNTS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|floor|ceil)|has_single_bit|rot[lr])\b|\b__builtin_(ctz|clz|popcount|ffs)\w*")
+LIBRARY = ("lib/", "kernels/", "bootstrap/", "topology/")
+ENDS = re.compile(r"(?<![\w.>])(std::)?(abort|exit|_exit|quick_exit|atexit|signal|sigaction)\s*\(")
+EXCEPTION = re.compile(r"\b(try\s*\{|throw\b|catch\s*\()")
 SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
@@ -79,10 +85,7 @@ MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/run/baseline_mpi.cpp",
 
 
 def sources():
-    for folder in ("include", "lib", "kernels", "bootstrap", "topology", "bindings", "perf", "examples", "tests"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and path.suffix in SOURCES:
-                yield path.relative_to(ROOT).as_posix()
+    return source_files.paths(ROOT, *SOURCES)
 
 
 def text_of(path):
@@ -95,6 +98,11 @@ def code_of(path):
     text = re.sub(r"/\*.*?\*/", blank, text_of(path), flags=re.S)
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r'(?<!include )"(\\.|[^"\\\n])*"', '""', text)
+
+
+def lines_with(pattern, paths, read=code_of):
+    """Each line of the files in which the pattern is found, with its place."""
+    return [f"{path}:{number} {line.strip()}" for path in paths for number, line in enumerate(read(path).splitlines(), 1) if pattern.search(line)]
 
 
 def types_in(code):
@@ -198,43 +206,20 @@ class Layers(unittest.TestCase):
         self.assertTrue("```text\n" + picture() + "\n```" in (ROOT / "README.md").read_text(), "`layers_test.py . --picture` prints another picture")
 
     def test_the_pure_half_is_pure(self):
-        found = []
-        for path in sources():
-            if not any(path.startswith(room) for room in PURE):
-                continue
-            for number, line in enumerate(code_of(path).splitlines(), 1):
-                if IMPURE.search(line):
-                    found.append(f"{path}:{number} {line.strip()}")
+        found = lines_with(IMPURE, (path for path in sources() if path.startswith(tuple(PURE))))
         self.complain(found, "the pure half knows of the world")
 
     def test_vendors_stay_in_their_rooms(self):
-        found = []
-        for path in sources():
-            if path in VENDOR_ROOMS or path.startswith(("tests/", "examples/")):  # programs that use both
-                continue
-            for number, line in enumerate(code_of(path).splitlines(), 1):
-                if VENDOR.search(line):
-                    found.append(f"{path}:{number} {line.strip()}")
+        both = ("tests/", "examples/")  # programs that use both
+        found = lines_with(VENDOR, (path for path in sources() if path not in VENDOR_ROOMS and not path.startswith(both)))
         self.complain(found, "vendors' words")
 
     def test_mpi_stays_in_its_rooms(self):
-        found = []
-        for path in sources():
-            if path.startswith(MPI_ROOMS):
-                continue
-            for number, line in enumerate(code_of(path).splitlines(), 1):
-                if MPI.search(line):
-                    found.append(f"{path}:{number} {line.strip()}")
+        found = lines_with(MPI, (path for path in sources() if not path.startswith(MPI_ROOMS)))
         self.complain(found, "MPI outside its rooms")
 
     def test_hwloc_stays_in_its_room(self):
-        found = []
-        for path in sources():
-            if path == HWLOC_ROOM:
-                continue
-            for number, line in enumerate(text_of(path).splitlines(), 1):
-                if HWLOC.search(line):
-                    found.append(f"{path}:{number} {line.strip()}")
+        found = lines_with(HWLOC, (path for path in sources() if path != HWLOC_ROOM), text_of)
         self.complain(found, "hwloc outside its room")
         self.assertRegex(text_of(HWLOC_ROOM), HWLOC)
 
@@ -253,7 +238,7 @@ class Layers(unittest.TestCase):
 
     def test_kernels_of_gpus_count_no_bits_by_the_standard_library(self):
         """nvcc compiles std::countr_zero and its kin for a GPU without a word, and into something else."""
-        read, found = {"kernels/gpu/codec_kernels.cu"}, []
+        read = {"kernels/gpu/codec_kernels.cu"}
         todo = list(read)
         while todo:
             path = todo.pop()
@@ -261,31 +246,16 @@ class Layers(unittest.TestCase):
                 if target not in read:
                     read.add(target)
                     todo.append(target)
-            if path == PORT:
-                continue
-            for number, line in enumerate(code_of(path).splitlines(), 1):
-                if BIT_COUNTS.search(line):
-                    found.append(f"{path}:{number} {line.strip()}")
         self.assertIn(PORT, read)
+        found = lines_with(BIT_COUNTS, sorted(read - {PORT}))
         self.complain(found, f"not for GPUs; what {PORT} has is")
 
     def test_nobody_ends_the_process(self):
-        found = []
-        for path in sources():
-            if not path.startswith(("lib/", "kernels/", "bootstrap/", "topology/")):
-                continue
-            for number, line in enumerate(code_of(path).splitlines(), 1):
-                if re.search(r"(?<![\w.>])(std::)?(abort|exit|_exit|quick_exit|atexit|signal|sigaction)\s*\(", line):
-                    found.append(f"{path}:{number} {line.strip()}")
+        found = lines_with(ENDS, (path for path in sources() if path.startswith(LIBRARY)))
         self.complain(found, "the library neither ends the process nor handles its signals")
 
     def test_exceptions_are_caught_in_one_place(self):
-        found = []
-        for path in sources():
-            if path.startswith(("lib/", "kernels/", "bootstrap/", "topology/")) and path != "lib/base/exception_boundary.hpp":
-                for number, line in enumerate(code_of(path).splitlines(), 1):
-                    if re.search(r"\b(try\s*\{|throw\b|catch\s*\()", line):
-                        found.append(f"{path}:{number} {line.strip()}")
+        found = lines_with(EXCEPTION, (path for path in sources() if path.startswith(LIBRARY) and path != "lib/base/exception_boundary.hpp"))
         self.complain(found, "exceptions outside lib/base/exception_boundary.hpp")
 
 

@@ -9,19 +9,12 @@ import subprocess
 import sys
 import unittest
 
+import source_files
+
 ROOT = pathlib.Path(sys.argv[1])
-FOLDERS = (".", "bootstrap", "docs", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
 # A unit of columns, vectors of bits, and misspellings that tests try.
 KNOWN_WORDS = "bu,vas,blok,hsa"
 PROSE = (".c", ".cpp", ".cu", ".h", ".hpp", ".py", ".sh", ".build", ".md", ".1")
-
-
-def files(*suffixes):
-    for folder in FOLDERS:
-        found = (ROOT / folder).glob("*") if folder == "." else (ROOT / folder).rglob("*")
-        for path in sorted(found):
-            if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts and "data" not in path.parts:
-                yield str(path.relative_to(ROOT))
 
 
 class Lint(unittest.TestCase):
@@ -33,13 +26,13 @@ class Lint(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
 
     def test_spelling(self):
-        self.find_nothing("codespell", "--ignore-words-list", KNOWN_WORDS, *files(*PROSE))
+        self.find_nothing("codespell", "--ignore-words-list", KNOWN_WORDS, *source_files.paths(ROOT, *PROSE))
 
     def test_shell_scripts(self):
-        self.find_nothing("shellcheck", "--severity=warning", *files(".sh"), ".ci/run")
+        self.find_nothing("shellcheck", "--severity=warning", *source_files.paths(ROOT, ".sh"), ".ci/run")
 
     def test_python_scripts(self):
-        self.find_nothing("pyflakes3", *files(".py"), "tests/support/testbed/hosts")
+        self.find_nothing("pyflakes3", *source_files.paths(ROOT, ".py"), "tests/support/testbed/hosts")
 
 
 if __name__ == "__main__":

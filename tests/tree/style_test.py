@@ -10,8 +10,9 @@ import subprocess
 import sys
 import unittest
 
+import source_files
+
 ROOT = pathlib.Path(sys.argv[1])
-ROOMS = (".", "bootstrap", "docs", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
 FORMATTER = "clang-format-14"  # other releases format otherwise
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
@@ -20,7 +21,6 @@ HAND_WRAPPED = "include/"
 MANUAL = "include/qccl/qccl.h"  # the whole API in reading order, which has no second file
 # Each folder has these.
 COMMON_NAMES = {"meson.build"}
-# A tree speaks of itself alone, and what is to be done is done or written down elsewhere.
 # Names of earlier days: the field has better ones (a FailureDetector, no Vigil).
 OLD_NAMES = """Vigil Courier PenPal FarMail Letter LetterKind Council Ballot Resolution Objection await_echo see_off Circle CircleManners Attendance
     is_ours_to_tell as_heard Party Roster Introduction firsts far_side reach_hosts Lifelines LifePort LifeContact LifeMeeting Attendant QuietThread
@@ -33,15 +33,12 @@ OLD_NAME = re.compile(rf"\b({'|'.join(OLD_NAMES)})\b")
 NOT_CODE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
 # Subjects that make a reader search for the actor.
 RIDDLE = re.compile(r"\b(whom|whoever|whomever|knows no|knows not|knows nothing of)\b", re.IGNORECASE)
+# A tree speaks of itself alone, and what is to be done is done or written down elsewhere.
 ELSEWHERE = re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bissues? #?\d|\bpull request\b|(?<![\w.])/(home|root|Users|work)/")
 
 
 def files(*suffixes):
-    for room in ROOMS:
-        found = (ROOT / room).glob("*") if room == "." else (ROOT / room).rglob("*")
-        for path in sorted(found):
-            if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts:
-                yield path.relative_to(ROOT).as_posix()
+    return source_files.paths(ROOT, *suffixes)
 
 
 def lines_of(path):
