@@ -45,12 +45,22 @@ template <class T> using Octet = T[8];
 // A lane's values of a row.
 template <class Layout, class T> using Held = T[Layout::runs][Layout::length];
 
+// Calls f(run, i) for each value of so many runs.
+template <unsigned runs, unsigned length, class Call>
+QCCL_DEVICE void for_each_of_runs(Call &&call) {
+#pragma unroll
+    for (unsigned run = 0; run < runs; run++)
+#pragma unroll
+        for (unsigned i = 0; i < length; i++) call(run, i);
+}
 // Calls f(run, i) for each value that a lane holds.
 template <class Layout, class Call> QCCL_DEVICE void for_each_value(Call &&call) {
-#pragma unroll
-    for (unsigned run = 0; run < Layout::runs; run++)
-#pragma unroll
-        for (unsigned i = 0; i < Layout::length; i++) call(run, i);
+    for_each_of_runs<Layout::runs, Layout::length>(call);
+}
+
+// Returns how many of the `most` values from `place` on exist, if `end` values do.
+QCCL_DEVICE unsigned remaining(uint64_t place, uint64_t end, unsigned most) {
+    return place >= end ? 0 : end - place < most ? static_cast<unsigned>(end - place) : most;
 }
 
 // Where the lane's values of a row lie in a tensor of `count` values.
@@ -59,10 +69,7 @@ template <class Layout> struct Place {
     uint32_t left;  // values of the tensor from the first on, if they are fewer than a row's
 
     QCCL_DEVICE Place(uint64_t row, uint64_t count)
-        : first(row * row_values + Layout::first()),
-          left(first >= count                ? 0
-               : count - first >= row_values ? row_values
-                                             : static_cast<uint32_t>(count - first)) {}
+        : first(row * row_values + Layout::first()), left(remaining(first, count, row_values)) {}
 
     QCCL_DEVICE uint64_t start(unsigned run) const { return first + Layout::offset(run); }
     // Returns how many values of a run exist.
@@ -175,10 +182,8 @@ template <class T, class Bits, unsigned runs, unsigned length>
 QCCL_DEVICE void widen_values(DataType type, const Bits (&bits)[runs][length],
                               T (&values)[runs][length]) {
     const auto each = [&](auto &&widened) {
-#pragma unroll
-        for (unsigned run = 0; run < runs; run++)
-#pragma unroll
-            for (unsigned i = 0; i < length; i++) values[run][i] = widened(bits[run][i]);
+        for_each_of_runs<runs, length>(
+            [&](unsigned run, unsigned i) { values[run][i] = widened(bits[run][i]); });
     };
     if constexpr (std::is_same_v<Bits, T>)
         each([](Bits x) { return x; });
@@ -188,17 +193,23 @@ QCCL_DEVICE void widen_values(DataType type, const Bits (&bits)[runs][length],
         });
 }
 
+// The same for one value.
+template <class T, class Bits> QCCL_DEVICE T widened(DataType type, Bits bits) {
+    const Bits one[1][1] = {{bits}};
+    T value[1][1];
+    widen_values(type, one, value);
+    return value[0][0];
+}
+
 // Narrows values to bits. If values keep their type, NaN must be canonical already. Hardly ever is
 // a value beyond the largest number, so that is tested for all values at once.
 template <class T, class Bits, unsigned runs, unsigned length>
 QCCL_DEVICE void narrow_values(DataType type, bool saturates, const T (&values)[runs][length],
                                Bits (&bits)[runs][length]) {
     const auto each = [&](auto &&narrowed) {
-#pragma unroll
-        for (unsigned run = 0; run < runs; run++)
-#pragma unroll
-            for (unsigned i = 0; i < length; i++)
-                bits[run][i] = static_cast<Bits>(narrowed(values[run][i]));
+        for_each_of_runs<runs, length>([&](unsigned run, unsigned i) {
+            bits[run][i] = static_cast<Bits>(narrowed(values[run][i]));
+        });
     };
     if constexpr (std::is_same_v<Bits, T>)
         return each([](T x) { return x; });
@@ -206,11 +217,9 @@ QCCL_DEVICE void narrow_values(DataType type, bool saturates, const T (&values)[
         with_format<Bits>(type, [&]<class F>(F) {
             if constexpr (std::is_same_v<T, float>) {
                 bool are_inside = true;
-#pragma unroll
-                for (unsigned run = 0; run < runs; run++)
-#pragma unroll
-                    for (unsigned i = 0; i < length; i++)
-                        are_inside &= std::fabs(values[run][i]) <= largest_number<F>;
+                for_each_of_runs<runs, length>([&](unsigned run, unsigned i) {
+                    are_inside &= std::fabs(values[run][i]) <= largest_number<F>;
+                });
                 if (are_inside) return each([](T x) { return narrow_inside<F>(x); });
             }
             if (saturates)
@@ -232,10 +241,8 @@ QCCL_DEVICE void make_canonical(T (&values)[runs][length]) {
             for (unsigned i = 0; i < length; i += 2)
                 has_nan |= is_unordered(values[run][i], values[run][i + 1]);
         if (!has_nan) return;
-#pragma unroll
-        for (unsigned run = 0; run < runs; run++)
-#pragma unroll
-            for (unsigned i = 0; i < length; i++) values[run][i] = canonical(values[run][i]);
+        for_each_of_runs<runs, length>(
+            [&](unsigned run, unsigned i) { values[run][i] = canonical(values[run][i]); });
     }
 }
 

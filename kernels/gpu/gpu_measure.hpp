@@ -31,9 +31,7 @@ QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsig
             for (unsigned run = 0; run < runs; run++) {
                 const uint64_t place = row + run * step + first % lanes * scan_values;
                 const std::byte *const at = source.at + place * sizeof(Bits);
-                there[run] = place >= end                ? 0
-                             : end - place < scan_values ? static_cast<unsigned>(end - place)
-                                                         : scan_values;
+                there[run] = remaining(place, end, scan_values);
                 if (is_aligned_here && there[run] == scan_values)
                     load(at, bits[run]);
                 else

@@ -181,10 +181,8 @@ QCCL_DEVICE void take_kept(const Operand &source, const Place<Layout> &place,
             for (uint32_t k = low; k < stop; k++) {
                 const uint32_t i = index(k) - inside;
                 if (i >= Layout::length) return;
-                const Bits bits[1][1] = {{load_one<Bits>(kept + (base + k) * sizeof(Bits))}};
-                T value[1][1];
-                widen_values(source.type, bits, value);
-                set(values, run, i, value[0][0]);
+                const auto bits = load_one<Bits>(kept + (base + k) * sizeof(Bits));
+                set(values, run, i, widened<T>(source.type, bits));
             }
         });
     }

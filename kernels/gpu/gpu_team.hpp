@@ -40,10 +40,8 @@ QCCL_DEVICE void for_each_team_bucket(const Batch &batch, Visitor &&visit) {
 template <class T> QCCL_DEVICE float load_float_value(const Operand &source, uint64_t place) {
     float x = 0;
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        const Bits bits[1][1] = {{load_one<Bits>(source.at + place * sizeof(Bits))}};
-        T value[1][1];
-        widen_values(source.type, bits, value);
-        x = static_cast<float>(value[0][0]);
+        const auto bits = load_one<Bits>(source.at + place * sizeof(Bits));
+        x = static_cast<float>(widened<T>(source.type, bits));
     });
     return x;
 }

@@ -20,17 +20,12 @@ template <class Call> QCCL_DEVICE void for_each_of_octet(Call &&call) {
     for (unsigned i = 0; i < 8; i++) call(i);
 }
 
-// Returns how many of the eight values from `place` on exist.
-QCCL_DEVICE unsigned present(uint64_t place, uint64_t count) {
-    return place >= count ? 0 : count - place < 8 ? static_cast<unsigned>(count - place) : 8;
-}
-
 // Loads eight values from `place` on. `count` values exist; beyond them the last one is repeated.
 template <class Bits>
 QCCL_DEVICE void load_eight(const std::byte *start, uint64_t place, uint64_t count,
                             Octet<Bits> &bits) {
     const std::byte *const at = start + place * sizeof(Bits);
-    if (is_aligned<Bits, 8>(at) && present(place, count) == 8) return load(at, bits);
+    if (is_aligned<Bits, 8>(at) && remaining(place, count, 8) == 8) return load(at, bits);
 #pragma unroll 1
     for (unsigned i = 0; i < 8; i++) {
         const uint64_t known = place + i < count ? place + i : count - 1;
@@ -116,7 +111,7 @@ template <class T> QCCL_DEVICE void topk_sample(const Batch &batch) {
         uint64_t number = uint64_t{block()} * block_warps + warp();
         for (; number * sample_step < rows; number += stride) {
             const uint64_t place = (sampled_row(number) * lanes + lane()) * 8;
-            const unsigned there = present(place, of.count);
+            const unsigned there = remaining(place, of.count, 8);
             if (there == 0) continue;
             typename S::Word patterns[8];
             of.load_patterns(place, patterns);
@@ -164,7 +159,7 @@ QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, 
 #pragma unroll
         for (unsigned k = 0; k < rows_at_once; k++) {
             const uint64_t place = ((row + k) * lanes + lane()) * 8;
-            there[k] = present(place, of.count);
+            there[k] = remaining(place, of.count, 8);
             if (there[k] != 0) of.load_patterns(place, patterns[k]);
         }
 #pragma unroll
@@ -230,7 +225,7 @@ QCCL_DEVICE void for_each_marked(const S &of, uint64_t tile, See &&see) {
 #pragma unroll 1
     for (; marks != 0; marks &= marks - 1) {
         const uint64_t place = first + 8 * lowest_bit(marks);
-        const unsigned there = present(place, of.count);
+        const unsigned there = remaining(place, of.count, 8);
         typename S::Word patterns[8];
         of.load_patterns(place, patterns);
         for_each_of_octet([&](unsigned i) {
