@@ -4,7 +4,7 @@
 #include "bootstrap/launcher.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/rendezvous_protocol.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,16 +3,31 @@
 // functions that serve or join a rendezvous whose endpoints and secret are known. The unique-id and
 // environment bootstraps use them. Joining blocks; serving runs on a thread of its own. One thread
 // at a time may use a Channel.
+//
+// The first part of a rank's side of the rendezvous: the attempt to join (how long it lasts, and
+// the sentence that tells the user what keeps the rank out) and the handshake with the server
+// (connect, check that the server holds the secret, prove the same). join_rendezvous() and
+// ask_for_room() use it. JoinAttempt opens no connection and does not block; introduce() and
+// wait_until() block, at most until the attempt's deadline. One thread at a time may use an
+// attempt.
+//
+// The server of a rendezvous. One background thread, which serve_rendezvous() starts, owns all its
+// state and never blocks on a single peer. No other thread calls it.
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/system.hpp"
+#include "bootstrap/bootstraps.hpp"
 #include "bootstrap/rendezvous_protocol.hpp"
 #include "bootstrap/rendezvous_state.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
+
+struct pollfd;
 
 namespace qccl {
 
@@ -101,5 +116,138 @@ enum class Patience : uint8_t { none, until_timeout };
 Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint32_t size,
                                                    uint32_t rank, const RendezvousOptions &options,
                                                    Patience patience);
+
+// ---- Attempt to join
+
+class JoinAttempt {
+public:
+    // The server is silent or hangs up; which of the two may differ from one try to the next.
+    static constexpr const char *silence = "it gives no answer";
+    static constexpr const char *other_program =
+        "the process listening there is another program, not a rank 0 of QCCL";
+    static constexpr const char *other_secret =
+        "the process listening there has another secret, or only one of the two has a secret "
+        "(QCCL_SECRET_FILE must name the same content on all ranks), or it belongs to another job";
+
+    // With `wants_room`, asks the process that listens there to leave the port to this rank once
+    // that process no longer needs it. Keeps a reference to `options`.
+    JoinAttempt(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
+                TimePoint now, bool wants_room = false);
+
+    bool wants_room() const { return wants_room_; }
+
+    TimePoint deadline() const { return deadline_; }
+    bool is_over() const { return Clock::now() >= deadline_; }
+    // Bounds the time spent at the next endpoint; 0: all the time that is left.
+    void begin_try(std::chrono::nanoseconds longest);
+    // Gives an endpoint that has accepted the connection the time for a handshake.
+    void extend_try(std::chrono::nanoseconds longest);
+    bool is_try_over() const { return Clock::now() >= try_ends_; }
+    // When a waiting caller must wake up: at the end of the try, or to warn.
+    TimePoint next_look() const { return std::min(try_ends_, tell_at_); }
+
+    // Sets what keeps the rank out at the moment.
+    void note(const char *obstacle) { obstacle_ = obstacle; }
+    const std::string &obstacle() const { return obstacle_; }
+    bool has_met_stranger() const {
+        return obstacle_ == other_program || obstacle_ == other_secret;
+    }
+    // Warns once, when warn_after has passed. Each rank warns for itself: it has no server yet that
+    // could choose one rank to warn for all.
+    void tell();
+    void tell(const char *obstacle) {
+        note(obstacle);
+        tell();
+    }
+    Error no_answer() const;
+    Error no_way() const; // names the last obstacle
+    // For an obstacle that stays, before the time is over.
+    Error no_way(const std::string &lasting_obstacle) const;
+
+private:
+    const std::string where_;
+    const RendezvousOptions &options_;
+    const TimePoint deadline_;
+    const bool wants_room_;
+    TimePoint try_ends_;
+    TimePoint tell_at_;
+    std::string obstacle_;
+};
+
+// ---- Handshake with the server
+
+struct AuthenticatedChannel {
+    Channel channel;
+    Session session;
+};
+
+// Connects to `endpoint` and performs the handshake. Returns nothing if the server hung up before
+// it had checked the rank, as it does to the oldest connection when very many arrive. Success does
+// not mean yet that the server has accepted the proof. Errors: peer_lost if no process listens
+// there or if the listener does not hold the secret, timeout, invalid_argument if the server has
+// another version.
+Result<std::optional<AuthenticatedChannel>>
+introduce(const Endpoint &endpoint, const Secret &secret, const Claim &claim, JoinAttempt &attempt);
+
+// Sleeps until the channel is readable, can send what is queued, or the deadline has passed.
+void wait_until(const Channel &channel, TimePoint deadline);
+
+class RendezvousServer {
+public:
+    RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
+                     const RendezvousOptions &options, Afterwards afterwards);
+    ~RendezvousServer();
+    void run(); // returns when every rank has left, or some time after a failure
+
+private:
+    enum class PeerStage : uint8_t { greets, proves, member, refused };
+    struct Peer;
+
+    bool is_over(TimePoint now) const;
+    TimePoint next_deadline() const;
+    // No rank waits here for others that have yet to join.
+    bool has_served() const { return state_.failure() || state_.is_complete(); }
+    void close_listeners();
+    std::vector<pollfd> wait();
+
+    void accept_strangers(const Socket &listener, TimePoint now);
+    void enter(Peer &peer, PeerStage stage);
+    void drop_oldest_stranger(TimePoint now);
+    // No descriptor is left for a new connection. Gives up on the missing ranks if that lasts.
+    void accept_backoff(TimePoint now, int problem);
+    void expire(TimePoint now);
+
+    // Each returns false if the caller must drop the peer.
+    bool serve(Peer &peer);
+    bool take_hello(Peer &peer);
+    bool take_proof(Peer &peer);
+    bool take_frames(Peer &peer);
+    bool take_frame(Peer &peer, const Frame &frame);
+
+    bool send(Peer &peer, FrameKind kind, const Payload &payload);
+    void broadcast(FrameKind kind, const Payload &payload);
+    void find_host(const Peer &peer, const Claim &claim);
+    void tell_failure(TimePoint now);
+    // Warns once, and only while ranks are missing: the process may be one of them.
+    void warn_of_other_secret(const Peer &peer);
+    void dismiss(Peer &peer);
+    Payload host_payload() const;
+
+    std::vector<Socket> listeners_;
+    std::vector<HideOnFork> shields_; // of the listeners: a forked child would keep the port
+    const Secret secret_;
+    const std::chrono::nanoseconds linger_;
+    const Afterwards afterwards_;
+    Warn warn_; // empty once it has been called
+    const Claim self_;
+    RendezvousState state_;
+    std::vector<std::unique_ptr<Peer>> peers_; // in order of arrival
+    std::vector<Peer *> seats_;                // by rank; null: not connected
+    int32_t host_rank_ = Error::no_rank;       // the rank in this process
+    TimePoint accept_paused_until_{}; // accepts nothing until then, for lack of descriptors
+    std::optional<TimePoint> accept_failing_since_; // since when descriptors have been lacking
+    TimePoint closes_at_ = TimePoint::max(); // when listeners close; set once all ranks joined
+    TimePoint ends_at_ = TimePoint::max();   // set once the rendezvous has failed
+};
 
 } // namespace qccl

@@ -1,10 +1,10 @@
 // A rank's side of the rendezvous: connect, handshake, join, wait for the other ranks, exchange.
 // The calls block; one thread at a time may use a client.
-#include "bootstrap/rendezvous_client.hpp"
+#include "bootstrap/rendezvous.hpp"
 
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/rendezvous_state.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <cerrno>
 #include <cstring>

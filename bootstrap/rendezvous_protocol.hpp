@@ -19,7 +19,7 @@
 #pragma once
 
 #include "bootstrap/bootstraps.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <optional>
 #include <span>

@@ -1,5 +1,5 @@
 // Writes and parses the text form of topologies.
-#include "topology/graph_text.hpp"
+#include "topology/graph.hpp"
 
 #include "base/text.hpp"
 

@@ -1,9 +1,8 @@
 // The scalar reference: WIRE.md in C++, one value at a time. Every other tier and device gives the
 // same bytes. The code is clear rather than fast. This file has the kernels themselves, and codes
-// in their planes, one bit field at a time. reference_block.cpp and reference_sparse.cpp have the
+// in their planes, one bit field at a time. reference_codecs.cpp has the
 // kinds of codecs. Any thread may call; nothing blocks.
 
-#include "kernels/codec/reference_family.hpp"
 #include "kernels/codec/reference.hpp"
 
 namespace qccl {

@@ -9,9 +9,7 @@
 #endif
 
 #include "kernels/cpu/cpu_decode-inl.hpp"
-#include "kernels/cpu/cpu_integer-inl.hpp"
-#include "kernels/cpu/cpu_minmax-inl.hpp"
-#include "kernels/cpu/cpu_small_float-inl.hpp"
+#include "kernels/cpu/cpu_encode-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 HWY_BEFORE_NAMESPACE();

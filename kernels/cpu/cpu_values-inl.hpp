@@ -13,7 +13,6 @@
 #endif
 
 #include "kernels/codec/number.hpp"
-#include "kernels/codec/value.hpp"
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
@@ -172,7 +171,7 @@ template <class F> HWY_INLINE void store(FloatVector v, Storage<F> *dst) {
 
 using Doubles = hn::CappedTag<double, max_lanes>;
 
-// combine() of value.hpp for vectors: NaN becomes canonical, -0 < +0.
+// combine() of number.hpp for vectors: NaN becomes canonical, -0 < +0.
 template <RedOp op, class V> HWY_INLINE V combine_vectors(V a, V b) {
     if constexpr (op == RedOp::sum)
         return canonical_vector(hn::Add(a, b));

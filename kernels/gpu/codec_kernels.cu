@@ -2,9 +2,8 @@
 // compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk or
 // the barrier between GPUs.
 #include "kernels/gpu/gpu_barrier.hpp"
+#include "kernels/gpu/gpu_fold.hpp"
 #include "kernels/gpu/gpu_kernels.hpp"
-#include "kernels/gpu/gpu_means.hpp"
-#include "kernels/gpu/gpu_ternary.hpp"
 #include "kernels/gpu/gpu_topk.hpp"
 
 namespace qccl::QCCL_GPU {

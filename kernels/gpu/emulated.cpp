@@ -2,7 +2,7 @@
 // which meeting place, and records accesses to shared memory since the last barrier.
 #include "kernels/gpu/emulated.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>

@@ -6,9 +6,12 @@
 // a thread that ends while others wait for it, and shared memory that two threads access without a
 // barrier in between if one of them writes, unless all of them add. The emulation shows whether
 // results are right. It shows neither speed nor the ordering of memory between blocks.
+//
+// Launches the library's GPU kernels on the emulated GPU, for the emulated runtime and for tests.
 #pragma once
 
 #include "base/result.hpp"
+#include "device/batch.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -87,3 +90,14 @@ template <class T> SharedArray<T> shared(size_t count) {
 }
 
 } // namespace qccl::emulated
+
+namespace qccl {
+
+// ---- QCCL's kernels
+
+// Launches a kernel on an emulated GPU with `lanes` lanes per warp, 32 or 64, and waits for the
+// kernel. The error is that of emulated::launch.
+Done launch_emulated(unsigned lanes, emulated::Order order, KernelId kernel, unsigned blocks,
+                     const Batch &batch);
+
+} // namespace qccl

@@ -5,12 +5,12 @@
 // Folds and measuring kernels use these classes.
 #pragma once
 
-#include "codec/payload.hpp"
+#include "codec/chunk.hpp"
 #include "device/batch.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
 #include "kernels/codec/uniform_block.hpp"
-#include "kernels/gpu/gpu_planes.hpp"
+#include "kernels/gpu/gpu_lane.hpp"
 
 #include <limits>
 
@@ -57,7 +57,7 @@ template <class WireScale> QCCL_DEVICE std::byte *scale_at(const Operand &operan
     return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(WireScale);
 }
 
-// ---- Codes, which lie in the bytes of words (gpu_planes.hpp)
+// ---- Codes, which lie in the bytes of words (gpu_lane.hpp)
 
 // Returns byte i of a word, less `offset`, as a float. The byte becomes the last places of a float
 // that is otherwise 2^23, so it needs no conversion.

@@ -1,9 +1,19 @@
 // The fold, the body of most kernels. Warps take turns through the rows of a batch's tensors. The
 // sources of each value are combined in order, and the result is put into the sink.
+//
+// What is computed of whole buckets besides the fold: the scales of buckets that do not fit into a
+// warp's row, before the fold that makes their codes (a warp reads a small bucket, a whole block
+// reads a large one); the means of onebit's buckets, before its fold; and terngrad's encoder, in
+// which a team reads its bucket three times, for the largest value, for the squares, and for the
+// digits.
+//
+// The encoders of onebit and terngrad use sums: teams of 32 lanes add up a bucket in the order that
+// summed_block.hpp defines, whatever the width of a warp.
 #pragma once
 
-#include "kernels/codec/value.hpp"
-#include "kernels/gpu/gpu_sinks.hpp"
+#include "kernels/codec/number.hpp"
+#include "kernels/codec/summed_block.hpp"
+#include "kernels/gpu/gpu_operands.hpp"
 
 namespace qccl::QCCL_GPU {
 
@@ -99,6 +109,293 @@ QCCL_DEVICE void fold_coded(const Batch &batch) {
         } else {
             take_all<T>(batch, tensor, row.place, row.values);
             put_fused<CodecTraits>(row); // the launcher fuses nothing else
+        }
+    });
+}
+
+// ---- Scales of large buckets
+
+// A bucket of this many values or more is read by a whole block.
+inline constexpr uint64_t large_bucket = 8192;
+
+// Values that a thread reads at a time, next to each other.
+inline constexpr unsigned scan_values = 4;
+
+// Calls see(values, there) for every `stride`-th four values of a bucket, the first of which are
+// the thread's: it is number `first` of the bucket's `stride` readers. `there` tells how many
+// values exist. All lanes of a warp get the same number of calls.
+template <class T, class See>
+QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsigned first,
+                      unsigned stride, See &&see) {
+    constexpr unsigned runs = 4; // asked for at once
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        const bool is_aligned_here =
+            is_aligned<Bits, scan_values>(source.at + start * sizeof(Bits));
+        const uint64_t step = uint64_t{stride} * scan_values;
+        for (uint64_t row = start + (first - first % lanes) * scan_values; row < end;
+             row += step * runs) {
+            Bits bits[runs][scan_values] = {};
+            unsigned there[runs];
+#pragma unroll
+            for (unsigned run = 0; run < runs; run++) {
+                const uint64_t place = row + run * step + first % lanes * scan_values;
+                const std::byte *const at = source.at + place * sizeof(Bits);
+                there[run] = remaining(place, end, scan_values);
+                if (is_aligned_here && there[run] == scan_values)
+                    load(at, bits[run]);
+                else
+#pragma unroll
+                    for (unsigned i = 0; i < scan_values; i++)
+                        if (i < there[run]) bits[run][i] = load_one<Bits>(at + i * sizeof(Bits));
+            }
+            T values[runs][scan_values];
+            widen_values(source.type, bits, values);
+#pragma unroll
+            for (unsigned run = 0; run < runs; run++) see(values[run], there[run]);
+        }
+    });
+}
+
+template <class CodecTraits, class T>
+QCCL_DEVICE typename CodecTraits::Extremes
+extremes_of(const Operand &source, uint64_t start, uint64_t end, unsigned first, unsigned stride) {
+    auto extremes = CodecTraits::Extremes::none();
+    scan<T>(source, start, end, first, stride, [&](const T(&values)[scan_values], unsigned there) {
+        if constexpr (requires { extremes.add_lanes(values, there); }) {
+            extremes.add_lanes(values, there);
+        } else {
+#pragma unroll
+            for (unsigned i = 0; i < scan_values; i++)
+                if (i < there) extremes.add(values[i]);
+        }
+    });
+    for (unsigned mask = 1; mask < lanes; mask *= 2) extremes.merge_lane(mask);
+    return extremes;
+}
+
+QCCL_DEVICE uint64_t bucket_values(const Tensor &tensor, const Operand &sink) {
+    return sink.bucket == 0 ? tensor.count : sink.bucket;
+}
+
+struct Span {
+    uint64_t start, end;
+};
+QCCL_DEVICE Span bucket_span(const Tensor &tensor, uint64_t values, uint64_t bucket) {
+    const uint64_t start = bucket * values;
+    return {start, start + values < tensor.count ? start + values : tensor.count};
+}
+
+template <class CodecTraits, class T>
+QCCL_DEVICE void measure_small(const Tensor &tensor, const Operand *operands, uint64_t values,
+                               uint64_t buckets) {
+    const Operand &sink = operands[0], &source = operands[1];
+    const uint64_t stride = uint64_t{blocks()} * block_warps;
+    for (uint64_t i = uint64_t{block()} * block_warps + warp(); i < buckets; i += stride) {
+        const Span span = bucket_span(tensor, values, i);
+        const auto extremes =
+            extremes_of<CodecTraits, T>(source, span.start, span.end, lane(), lanes);
+        if (lane() == 0) CodecTraits::store_measured(sink, span.start, extremes);
+    }
+}
+
+template <class CodecTraits, class T>
+QCCL_DEVICE void measure_large(const Tensor &tensor, const Operand *operands, uint64_t values,
+                               uint64_t buckets) {
+    using Extremes = typename CodecTraits::Extremes;
+    QCCL_SHARED(Extremes, parts, block_warps);
+    const Operand &sink = operands[0], &source = operands[1];
+    for (uint64_t i = block(); i < buckets; i += blocks()) {
+        const Span span = bucket_span(tensor, values, i);
+        const auto part =
+            extremes_of<CodecTraits, T>(source, span.start, span.end, thread(), block_threads);
+        if (lane() == 0) parts[warp()] = part;
+        barrier();
+        if (thread() == 0) {
+            Extremes extremes = Extremes::none();
+            for (unsigned w = 0; w < block_warps; w++) extremes.merge(parts[w]);
+            CodecTraits::store_measured(sink, span.start, extremes);
+        }
+        barrier(); // the next bucket reuses `parts`
+    }
+}
+
+template <class CodecTraits, class T> QCCL_DEVICE void measure(const Batch &batch) {
+    for (uint32_t i = 0; i < batch.tensors; i++) {
+        const Tensor &tensor = batch.tensor[i];
+        if (tensor.count == 0) continue;
+        const Operand *const operands = &batch.operand[tensor.first_source - 1];
+        const uint64_t values = bucket_values(tensor, operands[0]);
+        const uint64_t buckets = (tensor.count - 1) / values + 1;
+        if (values < large_bucket)
+            measure_small<CodecTraits, T>(tensor, operands, values, buckets);
+        else
+            measure_large<CodecTraits, T>(tensor, operands, values, buckets);
+    }
+}
+
+// ---- Sums
+
+QCCL_DEVICE unsigned team_lane() { return thread() % sum_lanes; }
+
+struct TeamBucket {
+    const Tensor &tensor;
+    const Operand &sink, &source;
+    bool is_there; // false: the team only takes part because its warp's other team has a bucket
+    Span span;
+};
+
+// Calls visit(bucket) for every bucket that belongs to this team.
+template <class Visitor>
+QCCL_DEVICE void for_each_team_bucket(const Batch &batch, Visitor &&visit) {
+    constexpr unsigned teams = block_threads / sum_lanes;
+    const uint64_t stride = uint64_t{blocks()} * teams;
+    for (uint32_t i = 0; i < batch.tensors; i++) {
+        const Tensor &tensor = batch.tensor[i];
+        const Operand &sink = batch.operand[tensor.first_source - 1];
+        const uint64_t values = bucket_values(tensor, sink);
+        const uint64_t buckets = (tensor.count + values - 1) / values;
+        // Two teams may share a warp, and all lanes of a warp must take the same number of turns.
+        const uint64_t turns = (buckets + stride - 1) / stride;
+        uint64_t number = uint64_t{block()} * teams + thread() / sum_lanes;
+        for (uint64_t turn = 0; turn < turns; turn++, number += stride) {
+            const bool is_there = number < buckets;
+            visit(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
+                             is_there ? bucket_span(tensor, values, number) : Span{0, 0}});
+        }
+    }
+}
+
+template <class T> QCCL_DEVICE float load_float_value(const Operand &source, uint64_t place) {
+    float x = 0;
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        const auto bits = load_one<Bits>(source.at + place * sizeof(Bits));
+        x = static_cast<float>(widened<T>(source.type, bits));
+    });
+    return x;
+}
+
+// Calls f(x) for the lane's values of a bucket, in order. Eight values are asked for at once.
+template <class T, class Call>
+QCCL_DEVICE void for_each_team_value(const Operand &source, const Span &span, Call &&call) {
+    constexpr unsigned at_once = 8;
+    uint64_t place = span.start + team_lane();
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        for (; place + (at_once - 1) * sum_lanes < span.end; place += at_once * sum_lanes) {
+            Bits bits[1][at_once];
+            T values[1][at_once];
+#pragma unroll
+            for (unsigned i = 0; i < at_once; i++)
+                bits[0][i] = load_one<Bits>(source.at + (place + i * sum_lanes) * sizeof(Bits));
+            widen_values(source.type, bits, values);
+#pragma unroll
+            for (unsigned i = 0; i < at_once; i++) call(static_cast<float>(values[0][i]));
+        }
+    });
+    for (; place < span.end; place += sum_lanes) call(load_float_value<T>(source, place));
+}
+
+// Returns the sum of what the lanes of the team have.
+QCCL_DEVICE float team_sum(float sum) {
+    for (unsigned mask = sum_lanes / 2; mask != 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    return sum;
+}
+
+// ---- Means of onebit
+
+// What a lane knows about the values of either code, and after merging what its team knows. Values
+// are multiplied by `factor` before they are summed.
+struct MeanParts {
+    float factor;
+    float sum[2] = {};
+    uint32_t negative = 0; // how many values have code 1
+    float nothing = 0;     // 0, or NaN if a value is not finite
+
+    QCCL_DEVICE void add(float x) {
+        const float part = x * factor;
+        const bool is_negative = onebit_code(x) == 1;
+        sum[0] += is_negative ? 0.0F : part;
+        sum[1] += is_negative ? part : 0.0F;
+        negative += is_negative ? 1 : 0;
+        nothing += x - x;
+    }
+    QCCL_DEVICE void merge_lane(unsigned mask) {
+        sum[0] += shuffle_xor(sum[0], mask);
+        sum[1] += shuffle_xor(sum[1], mask);
+        negative += shuffle_xor(negative, mask);
+        nothing += shuffle_xor(nothing, mask);
+    }
+    QCCL_DEVICE float mean(uint32_t code, uint64_t values) const {
+        if (nothing != 0) return std::bit_cast<float>(float_nan);
+        return onebit_mean(sum[code], code == 1 ? negative : values - negative, factor);
+    }
+};
+
+template <class T>
+QCCL_DEVICE MeanParts mean_parts(const Operand &source, const Span &span, float factor) {
+    MeanParts parts{factor};
+    for_each_team_value<T>(source, span, [&](float x) { parts.add(x); });
+    for (unsigned mask = sum_lanes / 2; mask != 0; mask /= 2) parts.merge_lane(mask);
+    return parts;
+}
+
+template <class T> QCCL_DEVICE void measure_means(const Batch &batch) {
+    using WireScale = typename OnebitTraits<T>::WireScale;
+    for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
+        const MeanParts parts = mean_parts<T>(bucket.source, bucket.span, 1);
+        const uint64_t values = bucket.span.end - bucket.span.start;
+        WireScale wire = {parts.mean(0, values), parts.mean(1, values)};
+        // A sum that overflows is computed again. All lanes of the warp take part in that.
+        const bool overflows =
+            parts.nothing == 0 && !(is_finite(parts.sum[0]) && is_finite(parts.sum[1]));
+        if (any(overflows)) {
+            const MeanParts lowered = mean_parts<T>(bucket.source, bucket.span, onebit_lowered);
+#pragma unroll
+            for (uint32_t code = 0; code < 2; code++)
+                if (!is_finite(parts.sum[code])) wire[code] = lowered.mean(code, values);
+        }
+        if (!bucket.is_there || team_lane() != 0) return;
+        store(scale_at<WireScale>(bucket.sink, bucket.span.start), wire);
+    });
+}
+
+// ---- terngrad
+
+template <class T> QCCL_DEVICE TerngradScale team_scale(const TeamBucket &bucket) {
+    auto magnitude = Magnitude<float>::none();
+    for_each_team_value<T>(bucket.source, bucket.span, [&](float x) { magnitude.add(x); });
+    for (unsigned mask = 1; mask < sum_lanes; mask *= 2) magnitude.merge_lane(mask);
+    const float lift = terngrad_lift(magnitude.largest);
+    float squares = 0;
+    for_each_team_value<T>(bucket.source, bucket.span, [&](float x) {
+        const float lifted = x * lift;
+        squares += lifted * lifted;
+    });
+    return terngrad_scale(magnitude.largest, team_sum(squares), bucket.span.end - bucket.span.start,
+                          bucket.sink.clip);
+}
+
+template <class T> QCCL_DEVICE void encode_ternary(const Batch &batch) {
+    if (block() == 0 && warp() == 0)
+        for (uint32_t i = 0; i < batch.tensors; i++)
+            clear_gaps(batch.operand[batch.tensor[i].first_source - 1]);
+    const uint64_t base_call = batch.call != nullptr ? *batch.call : 0;
+    for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
+        const TerngradScale scale = team_scale<T>(bucket);
+        if (!bucket.is_there) return;
+        const Operand &sink = bucket.sink;
+        const Noise &noise = bucket.tensor.noise;
+        if (team_lane() == 0) store_one(scale_at<float>(sink, bucket.span.start), scale.wire);
+        const Ternary ternary = ternary_of(sink, bucket_of(sink, bucket.span.start));
+        for (uint64_t byte = team_lane(); byte < ternary.bytes; byte += sum_lanes) {
+            uint32_t digits = 0, power = 1;
+            for (uint64_t i = byte; i < ternary.values; i += ternary.bytes, power *= 3) {
+                const uint64_t place = bucket.span.start + i;
+                const Draw draw{
+                    noise_draw(noise.key, noise.call + base_call, noise.first_index + place)};
+                digits +=
+                    power * terngrad_digit(load_float_value<T>(bucket.source, place), scale, draw);
+            }
+            store_one(ternary.packed + byte, static_cast<uint8_t>(digits));
         }
     });
 }

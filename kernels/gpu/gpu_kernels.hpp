@@ -2,7 +2,6 @@
 #pragma once
 
 #include "device/batch.hpp"
-#include "device/kernel_list.hpp"
 #include "kernels/gpu/port.hpp"
 
 namespace qccl::QCCL_GPU {

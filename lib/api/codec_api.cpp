@@ -1,9 +1,9 @@
 // C functions that create a codec, and encode and decode with it without a communicator. An encoded
 // container is one chunk with its header and checksum.
-#include "api/codec_api.hpp"
+#include "api/entry.hpp"
 
-#include "api/arguments.hpp"
 #include "api/assemble.hpp"
+#include "api/entry.hpp"
 #include "base/settings.hpp"
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"

@@ -1,8 +1,6 @@
 // The C functions of the collectives. Each checks its arguments by name, in the order of its
 // parameters; then the communicator runs the call. One thread at a time may be inside a
 // communicator. Without a stream the functions block until the call is done.
-#include "api/arguments.hpp"
-#include "api/codec_api.hpp"
 #include "api/entry.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"

@@ -4,9 +4,9 @@
 
 #include "api/assemble.hpp"
 #include "api/entry.hpp"
-#include "base/service_thread.hpp"
+#include "base/system.hpp"
 #include "comm/creation.hpp"
-#include "device/loader.hpp"
+#include "device/device.hpp"
 
 #include <cstring>
 #include <latch>

@@ -17,7 +17,20 @@ namespace qccl {
 
 // Returns the time in the processor's own ticks. Reading it takes a few cycles; a system clock
 // takes tens of ns.
-uint64_t ticks_now();
+inline uint64_t ticks_now() {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#elif defined(__powerpc64__)
+    return __builtin_ppc_get_timebase();
+#else
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
+#endif
+}
 
 // ---- Deadlines
 

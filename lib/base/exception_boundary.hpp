@@ -5,13 +5,20 @@
 #include "base/result.hpp"
 
 #include <exception>
+#include <new>
+#include <system_error>
 #include <utility>
 
 namespace qccl {
 
 // Describes an exception of the standard library in a sentence. Returns system_error for lack of
 // memory and failed system calls, else internal_error.
-Error describe(const std::exception &thrown);
+inline Error describe(const std::exception &thrown) {
+    if (dynamic_cast<const std::bad_alloc *>(&thrown))
+        return Error::make(Code::system_error, "out of memory");
+    const bool is_system = dynamic_cast<const std::system_error *>(&thrown) != nullptr;
+    return Error::make(is_system ? Code::system_error : Code::internal_error, "%s", thrown.what());
+}
 
 // Runs the body of a C function or of a thread and returns the Done or other Result that `body`
 // returns. An exception becomes an error; none leaves this function.

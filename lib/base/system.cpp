@@ -1,7 +1,10 @@
 // Words errors of system calls, reads regular files with a limit on their size, /proc/PID/stat and
 // the kernel's boot id, and expands patterns of file names. The fork handlers are functions without
-// an object, so the numbers of all hidden descriptors are kept in one list for the process.
+// an object, so the numbers of all hidden descriptors are kept in one list for the process. Starts
+// a thread with all signals blocked, names it and pins it.
 #include "base/system.hpp"
+
+#include "base/exception_boundary.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +12,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -17,6 +21,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -203,6 +209,72 @@ Result<std::string> boot_id() {
     std::array<char, 36> boot{}; // a UUID
     const ssize_t got = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
     return std::string(boot.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+}
+
+// ---- Threads
+
+Result<ServiceThread> ServiceThread::start(const char *name, std::function<void()> body) {
+    ServiceThread quiet;
+    const Done started = exception_boundary([&]() -> Done {
+        const SignalBlocker while_it_starts;
+        quiet.thread_ = std::thread(std::move(body));
+        return {};
+    });
+    if (!started)
+        return Error::make(Code::system_error, "cannot start a thread: %s", started.error().text);
+
+    pthread_setname_np(quiet.thread_.native_handle(), name);
+    return quiet;
+}
+
+Done ServiceThread::pin(uint64_t cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    const int error = pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);
+    if (error == 0) return {};
+    return Error::make(Code::invalid_argument,
+                       "QCCL_PROGRESS_CPU=%" PRIu64 ": this process cannot run there: %s", cpu,
+                       strerror(error));
+}
+
+// ---- Forked children
+
+namespace {
+
+using EpochWord = std::atomic<uint64_t>;
+
+constinit EpochWord no_epoch{0};
+// The latest epoch of this process and its ancestors. Unlike the epoch itself, this word is copied
+// to a child.
+constinit EpochWord latest_epoch{0};
+
+Result<EpochWord *> map_word() {
+    const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void *const page =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return cannot("map a page");
+    // If this fails (Linux before 4.14, some emulators), forked children are not detected.
+    madvise(page, bytes, MADV_WIPEONFORK);
+    EpochWord *found = &no_epoch, *const made = new (page) EpochWord(0);
+    if (fork_detector::epoch_word.compare_exchange_strong(found, made)) return made;
+    munmap(page, bytes); // another thread was first
+    return found;
+}
+
+} // namespace
+
+constinit std::atomic<EpochWord *> fork_detector::epoch_word{&no_epoch};
+
+Result<uint64_t> begin_epoch() {
+    EpochWord *word = fork_detector::epoch_word.load(std::memory_order_acquire);
+    if (word == &no_epoch) {
+        QCCL_TRY(word, map_word());
+    }
+    uint64_t epoch = word->load();
+    if (epoch != 0) return epoch;
+    const uint64_t next = latest_epoch.fetch_add(1) + 1;
+    return word->compare_exchange_strong(epoch, next) ? next : epoch;
 }
 
 } // namespace qccl

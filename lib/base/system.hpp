@@ -9,18 +9,30 @@
 // HideOnFork withholds a descriptor from forked children. While a child holds a copy of a
 // descriptor, the peer at the other end of a pipe or connection does not see that the process has
 // ended. (A child that calls exec loses the descriptor by O_CLOEXEC; a child that only continues
-// does not.) The liveness monitor uses it.
+// does not.) The liveness monitor uses it. Every process has an epoch, which lies in a page that
+// the kernel hands to children zeroed, so that one load tells a child from its parent; the tables
+// of handles use it.
+//
+// ServiceThread is a thread of the library itself. It takes no signals (they belong to the
+// program's own threads), has a name that top and gdb show, and is joined when its owner is
+// destroyed. SignalBlocker blocks all signals of the current thread while it lives, so that threads
+// started meanwhile never take any.
 #pragma once
 
 #include "base/result.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace qccl {
@@ -124,5 +136,69 @@ std::optional<ProcessStatus> process_status(int64_t pid);
 // tell, which is then so for every process on the machine. Returns system_error if only this
 // process cannot read the text, because it has run short of a resource.
 Result<std::string> boot_id();
+
+// ---- Signals
+
+class SignalBlocker {
+public:
+    // A new thread inherits the mask, so no signal can reach the thread before it blocks signals
+    // itself.
+    SignalBlocker() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalBlocker() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    SignalBlocker(const SignalBlocker &) = delete;
+    SignalBlocker &operator=(const SignalBlocker &) = delete;
+
+private:
+    sigset_t before_;
+};
+
+// ---- Threads
+
+// Linux allows at most 15 characters.
+inline constexpr char stream_thread_name[] = "qccl-stream";
+inline constexpr char trace_thread_name[] = "qccl-trace";
+inline constexpr char topology_thread_name[] = "qccl-topology"; // runs hwloc
+inline constexpr char rank_thread_name[] = "qccl-rank";         // while qcclCommInitAll runs
+
+class ServiceThread {
+public:
+    static Result<ServiceThread> start(const char *name, std::function<void()> body);
+
+    ServiceThread() = default;
+    ServiceThread(ServiceThread &&) = default;
+    ServiceThread &operator=(ServiceThread &&) = default;
+    ~ServiceThread() { join(); }
+
+    // Restricts the thread to this CPU. Returns invalid_argument if the process cannot run there.
+    Done pin(uint64_t cpu);
+    void join() {
+        if (thread_.joinable()) thread_.join();
+    }
+    std::thread::id id() const { return thread_.get_id(); }
+
+private:
+    std::thread thread_;
+};
+
+// ---- Forked children
+
+namespace fork_detector {
+// Points to a zero until this process or an ancestor has mapped the page.
+extern constinit std::atomic<std::atomic<uint64_t> *> epoch_word;
+} // namespace fork_detector
+
+// Returns 0 in a process that has made no handle, and otherwise a number that no ancestor of the
+// process had.
+inline uint64_t current_epoch() {
+    return fork_detector::epoch_word.load(std::memory_order_acquire)
+        ->load(std::memory_order_relaxed);
+}
+// The same for a process that makes a handle: never 0. An error means that the page cannot be
+// mapped.
+Result<uint64_t> begin_epoch();
 
 } // namespace qccl

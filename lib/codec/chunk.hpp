@@ -1,16 +1,136 @@
+// The sections of a chunk's payload: where codes, scales and skipped values lie, and a check that
+// bytes from outside are valid. Used by chunk.hpp and by the kernels. Pure; any thread may call.
+//
 // The encoded chunk: a header and a payload, byte for byte as WIRE.md defines them, and its
 // checksum, a CRC32C (Castagnoli, RFC 3720 appendix B.4). Bytes from outside must pass `open_chunk`
 // before they are used. Used by the planner, the engine and the C API. Pure; any thread may call.
 #pragma once
 
-#include "base/sizes.hpp"
-#include "codec/payload.hpp"
+#include "base/types.hpp"
+#include "codec/codec.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace qccl {
+
+// Offsets of a payload's sections, in bytes from its start; every section begins at a multiple of
+// 16. Codes lie in planes of 8, 4, 2 and 1 bits; the scales (or minima and units) follow.
+//
+// A group is 32 consecutive values; byte i of a group's piece of a plane holds
+//   plane8  32 bytes  value i
+//   plane4  16 bytes  value i low, value i + 16 high
+//   plane2   8 bytes  values i, i + 8, i + 16, i + 24 from the low bits up
+//   plane1   4 bytes  values 8 i ... 8 i + 7 from the low bit up
+// A code of b bits is split from its low bits up over the planes that make b: 7 = 4 + 2 + 1,
+// 10 = 8 + 2.
+// The last group is padded with codes 0; gaps before sections are zero. With `none` and casts the
+// payload is the values alone.
+//
+// In a terngrad bucket of c values, byte i of ternary_bytes(c) = m holds the digits of values i,
+// i + m, ..., i + 4 m, in base 3 from the lowest up; digits without a value are 0.
+struct PayloadLayout {
+    size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
+    // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
+    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1; terngrad: an fp32
+    // per bucket.
+    size_t scales = 0;
+    size_t digits = 0; // terngrad, instead of planes
+    size_t bases = 0;  // nvfp4: an fp32 per bucket, the unit of its scales
+    size_t raw = 0;    // minmax with skip_incomplete: the unencoded values of the incomplete bucket
+    // topk: the number of values that each page keeps, their indices in the page, and the unencoded
+    // values themselves.
+    size_t page_counts = 0, indices = 0, kept_values = 0;
+    uint64_t kept = 0;
+    size_t bytes = 0;   // exact size, to the end of the last section
+    uint64_t coded = 0; // values that have codes: all except those in `raw`; 0 for none and casts
+    uint64_t scale_count = 0; // blocks or buckets
+    uint64_t base_count = 0;  // buckets of blocks
+};
+
+inline constexpr uint64_t group_values = 32;
+// Whether vector code can process blocks of `int` of this size: whole groups, or blocks of which a
+// group holds several.
+constexpr bool is_vector_block(uint32_t block) {
+    return block % group_values == 0 || block == 8 || block == 16;
+}
+
+// The planes that a code may be split over, widest first. A code of b bits uses those whose bits
+// add up to b.
+struct PlanePart {
+    unsigned bits; // bits of a code that lie in the plane
+    size_t PayloadLayout::*start;
+
+    constexpr size_t group_bytes() const { return group_values / 8 * bits; }
+};
+inline constexpr PlanePart plane_parts[] = {
+    {8, &PayloadLayout::plane8},
+    {4, &PayloadLayout::plane4},
+    {2, &PayloadLayout::plane2},
+    {1, &PayloadLayout::plane1},
+};
+
+// topk: an index within a page has 16 bits, the page's number of kept values 32.
+inline constexpr uint64_t topk_page_values = 65536;
+
+// Five digits to a byte, and whole words.
+inline constexpr uint64_t ternary_step_values = 20;
+inline constexpr size_t ternary_step_bytes = 4;
+constexpr size_t ternary_bytes(uint64_t values) {
+    return (values + ternary_step_values - 1) / ternary_step_values * ternary_step_bytes;
+}
+
+// A section for the values that have codes. It consists of units (groups, blocks or buckets) of
+// `unit_values` values, and one unit for the rest at the end. A unit has `step_bytes` bytes for
+// every `step_values` values.
+struct PayloadSection {
+    size_t PayloadLayout::*start = nullptr;
+    uint64_t unit_values = 1, step_values = 1;
+    size_t step_bytes = 0;
+
+    uint64_t units(uint64_t values) const {
+        return values / unit_values + (values % unit_values != 0 ? 1 : 0);
+    }
+    size_t bytes(uint64_t values) const {
+        const auto steps = [this](uint64_t of) { return (of + step_values - 1) / step_values; };
+        return step_bytes *
+               (values / unit_values * steps(unit_values) + steps(values % unit_values));
+    }
+};
+// The sections that the codec has, in their order in the payload, for a chunk with `coded` values
+// that have codes.
+class PayloadSections {
+public:
+    PayloadSections(const Codec &codec, uint64_t coded);
+    const PayloadSection *begin() const { return sections_.data(); }
+    const PayloadSection *end() const { return sections_.data() + count_; }
+
+private:
+    void add(const PayloadSection &section) { sections_[count_++] = section; }
+    void add(size_t PayloadLayout::*start, uint64_t unit_values, size_t unit_bytes) {
+        add({start, unit_values, unit_values, unit_bytes});
+    }
+
+    std::array<PayloadSection, 5> sections_; // a code has three planes at most
+    size_t count_ = 0;
+};
+
+// Returns the layout; exact for every count up to 2^56, beyond what an address space holds.
+PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
+
+// The bytes between two sections, at most 15. The encoder of a chunk's end sets them to zero.
+struct Gap {
+    size_t start = 0, bytes = 0;
+};
+std::array<Gap, 5> gaps(const Codec &codec, const PayloadLayout &layout);
+void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payload);
+
+// Returns damaged_data unless gaps, padding codes and scales are such as an encoder writes.
+// `payload` has layout.bytes.
+Done check_payload(const Codec &codec, const PayloadLayout &layout,
+                   std::span<const std::byte> payload);
 
 // ---- Checksum
 

@@ -5,9 +5,8 @@
 //
 // The noise that a chunk's stochastic rounding draws (WIRE.md, Noise) is selected by a key, mixed
 // from the seed, the encoding rank and the encode's ordinal, and by the position of the draws;
-// kernels/codec/code_rounding.hpp generates the draws. The definitions stand in three files:
-// codec.cpp has the parameters, codec_spec.cpp the spec strings, error_model.cpp unit_nmse and the
-// losses.
+// kernels/codec/code_rounding.hpp generates the draws. error_model.cpp defines unit_nmse and the
+// losses, codec.cpp everything else.
 #pragma once
 
 #include "base/result.hpp"

@@ -4,8 +4,8 @@
 // error of the values between them.
 #include "codec/error_model.hpp"
 
+#include "codec/chunk.hpp"
 #include "codec/codec.hpp"
-#include "codec/payload.hpp"
 
 #include <algorithm>
 #include <cmath>

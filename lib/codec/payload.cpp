@@ -1,8 +1,8 @@
 // Computes where the sections of a payload lie, by one rule for all codecs, and checks that a
 // payload is such as an encoder writes. The check runs on every chunk that a rank receives.
-#include "codec/payload.hpp"
+#include "codec/chunk.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 
 #include <algorithm>
 #include <bit>

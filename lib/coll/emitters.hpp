@@ -1,7 +1,7 @@
 // The functions that the table of algorithms (algorithm.cpp) names: for each algorithm those that
-// write a rank's schedule of a collective, and its order of summation, rounds and noise. Each
-// algorithm has a .cpp of its own, whose opening comment describes it; hierarchy composes the
-// phases of the others. Pure; any thread may call.
+// write a rank's schedule of a collective, and its order of summation, rounds and noise. An
+// algorithm's .cpp, whose opening comment describes it, is named at its section; hierarchy composes
+// the phases of the others. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"
@@ -37,7 +37,7 @@ Slot receive_and_sum(Schedule &schedule, const Group &group, uint32_t chunk, Own
 uint32_t rounds_direct(Collective collective, uint32_t ranks);
 double noise_direct(Collective collective, uint32_t ranks);
 
-// ---- Oneshot (oneshot.cpp)
+// ---- Oneshot
 
 Schedule all_reduce_oneshot(const Team &team);
 Schedule reduce_scatter_oneshot(const Team &team);
@@ -68,7 +68,7 @@ uint32_t rounds_ring(Collective collective, uint32_t ranks);
 uint32_t outer_rounds_ring(Collective collective, const Team &team);
 double noise_ring(Collective collective, uint32_t ranks);
 
-// ---- Recursive halving (halving.cpp)
+// ---- Recursive halving (halving_doubling.cpp)
 
 extern const GroupPhases halving_phases;
 
@@ -80,7 +80,7 @@ SumOrder by_halving(Collective collective, uint32_t ranks, uint32_t chunk);
 uint32_t rounds_halving(Collective collective, uint32_t ranks);
 double noise_halving(Collective collective, uint32_t ranks);
 
-// ---- Recursive doubling (doubling.cpp)
+// ---- Recursive doubling (halving_doubling.cpp)
 
 Schedule all_reduce_doubling(const Team &team);
 // An all-reduce of no values: no rank has its result before all ranks have called.

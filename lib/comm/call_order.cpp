@@ -2,7 +2,7 @@
 // deadlock of a process with one thread, with /proc/self/task.
 #include "comm/call_order.hpp"
 
-#include "base/service_thread.hpp"
+#include "base/system.hpp"
 
 #include <cinttypes>
 #include <filesystem>

@@ -2,7 +2,7 @@
 // the registration of memory with one communicator.
 #include "comm/comm_memory.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 
 #include <algorithm>
 #include <atomic>

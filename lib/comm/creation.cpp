@@ -12,8 +12,7 @@
 #include "comm/creation_exchange.hpp"
 #include "comm/handle_table.hpp"
 #include "device/device.hpp"
-#include "device/loader.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 #include "transport/network.hpp"
 
 #include <algorithm>

@@ -2,14 +2,14 @@
 // table that does not shrink, and the slot's generation, which counts the handles that have had the
 // slot. An ended handle is therefore refused for the life of the process at no cost in memory, and
 // a value that never was a handle is refused without being dereferenced.
-// The table refuses handles that a forked child has from its parent. Every process has an epoch,
-// which lies in a page that the kernel hands to children zeroed, so that one load tells the child
-// from the process that made the handle.
+// The table refuses handles that a forked child has from its parent, by the epochs of
+// base/system.hpp.
 // Any thread may call everything here at any time. Two things block: Reference::await_others, and
 // the release of the last reference after the handle's end, which destroys the object.
 #pragma once
 
 #include "base/result.hpp"
+#include "base/system.hpp"
 
 #include <array>
 #include <atomic>
@@ -21,23 +21,6 @@
 #include <utility>
 
 namespace qccl {
-
-// ---- Forked children
-
-namespace fork_detector {
-// Points to a zero until this process or an ancestor has mapped the page.
-extern constinit std::atomic<std::atomic<uint64_t> *> epoch_word;
-} // namespace fork_detector
-
-// Returns 0 in a process that has made no handle, and otherwise a number that no ancestor of the
-// process had.
-inline uint64_t current_epoch() {
-    return fork_detector::epoch_word.load(std::memory_order_acquire)
-        ->load(std::memory_order_relaxed);
-}
-// The same for a process that makes a handle: never 0. An error means that the page cannot be
-// mapped.
-Result<uint64_t> begin_epoch();
 
 // The error for a child that uses a handle of its parent; `what` names the argument.
 inline Error refuse_child(const char *what) {

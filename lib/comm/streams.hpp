@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/service_thread.hpp"
+#include "base/system.hpp"
 #include "comm/handle_table.hpp"
 #include "device/device.hpp"
 

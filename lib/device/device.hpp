@@ -4,6 +4,10 @@
 // allocates memory for values use it. Any thread may call. Allocation may block in the operating
 // system or in the GPU's driver; making a Device does not block. An error is the operating system's
 // or the GPU's (see gpu.hpp).
+//
+// Finds a device by its name: "host", or a vendor and a number, as in "cuda:0". A module drives the
+// GPUs of one vendor; it is loaded when the caller first asks for such a GPU. Communicator creation
+// and the tools use this. Loading blocks on the file system and on the vendor's driver.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,7 +15,12 @@
 #include "device/kernels.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace qccl {
 
@@ -115,5 +124,22 @@ private:
     };
     std::unique_ptr<std::byte, End> memory_;
 };
+
+// ---- Loader
+
+// Names of the vendors whose GPUs the library supports, whether or not this build has their
+// modules.
+std::vector<std::string> gpu_vendors();
+
+// Checks that `spec` has the form of a device's name; loads nothing. The error names the possible
+// devices and starts with `who`, the source of the name, as in "config: device".
+Done check_device(const std::string &who, std::string_view spec);
+
+// Opens the GPU that `spec` names; null for "host". The error (invalid_argument) says what is
+// missing: the module, the driver, or the GPU of that number. Other errors are the module's.
+Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec);
+
+// Returns how many GPUs of a vendor this machine has. If there are none, the error says why.
+Result<uint32_t> count_gpus(const std::string &vendor);
 
 } // namespace qccl

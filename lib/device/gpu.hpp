@@ -9,7 +9,6 @@
 
 #include "base/result.hpp"
 #include "device/batch.hpp"
-#include "device/kernel_list.hpp"
 
 #include <array>
 #include <cstddef>

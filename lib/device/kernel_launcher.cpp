@@ -1,7 +1,7 @@
 // Implements kernel_launcher.hpp: makes operands of chunks, and launches of operands.
 #include "device/kernel_launcher.hpp"
 
-#include "device/topk_scratch.hpp"
+#include "device/batch.hpp"
 
 #include <algorithm>
 #include <array>
@@ -145,7 +145,7 @@ const CodecKernels *find_kernels(CodecId codec) {
 size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
 
 // Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
-// gpu_sinks.hpp).
+// gpu_operands.hpp).
 bool is_in_a_row(const Codec &codec) {
     return find_kernels(codec.id)->fold && std::has_single_bit(codec.bucket) &&
            codec.bucket >= 32 && codec.bucket <= 512;

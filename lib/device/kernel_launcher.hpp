@@ -8,7 +8,6 @@
 
 #include "base/result.hpp"
 #include "device/batch.hpp"
-#include "device/kernel_list.hpp"
 #include "device/kernels.hpp"
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Loads libqccl_VENDOR.so, the module that drives a vendor's GPUs, and says what is missing if the
 // module or the GPU cannot be had.
-#include "device/loader.hpp"
+#include "device/device.hpp"
 
 #include "base/module.hpp"
 #include "base/text.hpp"

@@ -8,7 +8,6 @@
 
 #include "fault/liveness.hpp"
 #include "fault/published_state.hpp"
-#include "fault/remote_ranks.hpp"
 #include "record/rank_record.hpp"
 #include "trace/recorder.hpp"
 

@@ -5,7 +5,7 @@
 #include "fault/liveness.hpp"
 
 #include "base/system.hpp"
-#include "net/random_name.hpp"
+#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <atomic>

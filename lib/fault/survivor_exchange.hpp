@@ -13,7 +13,7 @@
 #pragma once
 
 #include "fault/failure_detector.hpp"
-#include "fault/remote_ranks.hpp"
+#include "fault/published_state.hpp"
 #include "memory/peer_table.hpp"
 
 #include <chrono>

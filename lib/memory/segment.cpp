@@ -2,7 +2,7 @@
 // records.
 #include "memory/segment.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 
 #include <cinttypes>
 #include <cstring>

@@ -2,8 +2,8 @@
 // what fstat reports, and finds blocks by address.
 #include "memory/shared_memory.hpp"
 
-#include "base/sizes.hpp"
 #include "base/system.hpp"
+#include "base/types.hpp"
 
 #include <algorithm>
 #include <array>

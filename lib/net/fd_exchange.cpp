@@ -3,7 +3,7 @@
 #include "net/fd_exchange.hpp"
 
 #include "base/system.hpp"
-#include "net/random_name.hpp"
+#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -12,7 +12,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/system.hpp"
-#include "net/random_name.hpp"
+#include "net/addresses.hpp"
 
 #include <array>
 #include <chrono>

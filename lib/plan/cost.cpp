@@ -2,9 +2,8 @@
 // stand in where nothing was measured, and the arithmetic of the cost model.
 #include "plan/cost.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "codec/chunk.hpp"
-#include "codec/payload.hpp"
 
 #include <algorithm>
 #include <cmath>

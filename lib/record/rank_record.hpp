@@ -9,7 +9,7 @@
 // ranks in the same words; the caller collects the states.
 #pragma once
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "record/call_descriptor.hpp"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Prints schedules, and parses them line by line.
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // length and the number of lanes that fit the arena, and groups steps into runs.
 #include "schedule/shape.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "schedule/lower.hpp"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/sizes.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
 

@@ -3,9 +3,9 @@
 #include "schedule/verify.hpp"
 
 #include "schedule/lower.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/shape.hpp"
-#include "schedule/verify_parts.hpp"
+#include "schedule/verify.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -1,9 +1,9 @@
 // Checks each step's operands, peer, ordinal and flags; checks each access against the last write
 // of its slot and the reads since, by searching the dependencies backwards; and stores equal
 // expressions once.
-#include "schedule/verify_parts.hpp"
+#include "schedule/verify.hpp"
 
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/shape.hpp"
 
 #include <algorithm>

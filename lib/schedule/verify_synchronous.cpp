@@ -3,7 +3,7 @@
 #include "schedule/verify.hpp"
 
 #include "schedule/lower.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "record/call_log.hpp"
-#include "trace/call_tracer.hpp"
+#include "trace/recorder.hpp"
 
 #include <cstddef>
 #include <cstdint>

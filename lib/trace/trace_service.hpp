@@ -10,10 +10,9 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/service_thread.hpp"
 #include "base/system.hpp"
 #include "record/call_log.hpp"
-#include "trace/call_tracer.hpp"
+#include "trace/recorder.hpp"
 #include "trace/trace_json.hpp"
 
 #include <atomic>

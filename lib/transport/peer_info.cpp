@@ -4,7 +4,7 @@
 
 #include "base/system.hpp"
 #include "base/text.hpp"
-#include "net/random_name.hpp"
+#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <cinttypes>

@@ -4,7 +4,7 @@
 // `gather` and `gather_done` block in the all-gather, and all ranks call them in the same order.
 #pragma once
 
-#include "memory/doorbell.hpp"
+#include "memory/peer_table.hpp"
 #include "memory/segment.hpp"
 #include "transport/transport.hpp"
 

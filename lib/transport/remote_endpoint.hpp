@@ -8,10 +8,9 @@
 // not answer. SharedTransport uses it, on the thread that makes the calls.
 #pragma once
 
-#include "base/service_thread.hpp"
-#include "base/sizes.hpp"
+#include "base/system.hpp"
+#include "base/types.hpp"
 #include "fault/published_state.hpp"
-#include "fault/remote_ranks.hpp"
 #include "transport/network.hpp"
 #include "transport/network_module.hpp"
 #include "transport/transport.hpp"

@@ -4,7 +4,7 @@
 
 #include "base/text.hpp"
 #include "coll/algorithm.hpp"
-#include "device/loader.hpp"
+#include "device/device.hpp"
 #include "perf/cli/command_line.hpp"
 
 #include <CLI/CLI.hpp>

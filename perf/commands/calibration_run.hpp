@@ -2,15 +2,23 @@
 // the planner's terms, measures calls together with the other ranks, and on rank 0 computes the
 // figures from them. Used by qccl-perf calibrate. All ranks call the functions together, and each
 // call blocks until all are done.
+//
+// Finds the speeds of a machine with which the planner's cost model predicts what was measured
+// there. Used by calibration. Any thread; a call blocks while it computes.
 #pragma once
 
-#include "perf/cli/machine_options.hpp"
+#include "base/result.hpp"
+#include "perf/cli/command_line.hpp"
 #include "perf/run/rank_group.hpp"
 #include "plan/calibration.hpp"
+#include "plan/planner.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <qccl/qccl.h>
 
@@ -50,5 +58,38 @@ Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machi
 
 // Returns a text such as "4 ranks on 2 hosts, 2 on a core".
 std::string in_words(const Machine &machine);
+
+// A call with a measured time.
+struct Probe {
+    Problem problem;
+    Algorithm algorithm;
+    double measured_ns = 0;
+    StepCounts step_counts = {};
+    Geometry geometry = {};
+
+    double predicted_ns(const CostModel &speeds) const {
+        return cost(algorithm, problem, step_counts, geometry, speeds).time_ns;
+    }
+};
+// Makes a probe of a measured call, cut as `inputs` say. `counts` is shared by all probes between
+// these ranks. Fails if the algorithm cannot run there.
+Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
+                       const PlannerInputs &inputs, StepCountCache &counts);
+
+struct SpeedFit {
+    Calibration figures; // the fitted figures
+    CostModel speeds;    // the start speeds with these figures
+    double within = 0;   // fraction of the probes whose time is predicted within a fifth
+};
+
+// `figures` are indices of calibrated_figures(). The result omits those on which no probe depends.
+SpeedFit fit_speeds(std::span<const Probe> probes, const CostModel &start,
+                    std::span<const size_t> figures);
+
+// Rounds to three digits, which exceeds the accuracy of any such measurement.
+double rounded(double figure);
+
+// Returns the indices of the figures in these groups of calibrated_figures().
+std::vector<size_t> figures_of(std::span<const std::string_view> groups);
 
 } // namespace qccl::perf

@@ -1,7 +1,7 @@
-// Implements perf_command.hpp: counts the values that are not finite, writes results as they come,
+// Implements perf_commands.hpp: counts the values that are not finite, writes results as they come,
 // prepares the run and starts the ranks. A write error is kept until the end, so that the
 // measurement goes on.
-#include "perf/commands/perf_command.hpp"
+#include "perf/commands/perf_commands.hpp"
 
 #include "perf/report/tool_files.hpp"
 #include "perf/run/benchmark.hpp"

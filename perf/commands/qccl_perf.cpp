@@ -2,7 +2,6 @@
 // compression. This file selects the command by the first argument or by the program's name.
 #include "base/text.hpp"
 #include "perf/cli/command_line.hpp"
-#include "perf/commands/perf_command.hpp"
 #include "perf/commands/perf_commands.hpp"
 #include "perf/report/tool_files.hpp"
 

@@ -1,5 +1,5 @@
-// Implements speed_fit.hpp: coordinate descent over the figures, from several start values.
-#include "perf/commands/speed_fit.hpp"
+// Implements calibration_run.hpp: coordinate descent over the figures, from several start values.
+#include "perf/commands/calibration_run.hpp"
 
 #include <algorithm>
 #include <array>

@@ -18,7 +18,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
-#include "perf/cli/machine_options.hpp"
+#include "perf/cli/command_line.hpp"
 #include "perf/cli/perf_arguments.hpp"
 
 #include <cstdint>
@@ -42,7 +42,7 @@ Done print_codecs();
 Done print_settings();
 Done print_everything();
 
-// ---- topology: topology_info.cpp
+// ---- topology: machine_info.cpp
 
 struct TopologyQuestion {
     std::string topology; // a file or a description; empty: this machine

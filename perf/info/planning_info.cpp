@@ -8,7 +8,6 @@
 #include "perf/info/advice.hpp"
 #include "perf/info/info_commands.hpp"
 #include "perf/info/simulated_job.hpp"
-#include "perf/info/tensor_list.hpp"
 #include "perf/report/measurement.hpp"
 #include "perf/report/report.hpp"
 #include "perf/report/tool_files.hpp"

@@ -2,7 +2,6 @@
 // would do. This file defines the command line and selects the command; the commands are in files
 // of their own.
 #include "perf/cli/command_line.hpp"
-#include "perf/cli/machine_options.hpp"
 #include "perf/cli/perf_arguments.hpp"
 #include "perf/info/attach.hpp"
 #include "perf/info/info_commands.hpp"

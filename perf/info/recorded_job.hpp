@@ -6,12 +6,11 @@
 // each rank computed between them. The replay gives the job other times for its calls. The ranks
 // compute between calls as long as recorded, and so arrive late as recorded; how long they wait for
 // each other follows. find_whatif simulates the calls and replays the job with their times; it
-// reads settings and plan files. It is in whatif_answer.cpp, and the printing is in whatif.cpp,
-// which includes the JSON library.
+// reads settings and plan files. It is in whatif.cpp, which includes the JSON library.
 #pragma once
 
 #include "base/result.hpp"
-#include "perf/cli/machine_options.hpp"
+#include "perf/cli/command_line.hpp"
 #include "plan/call_policy.hpp"
 #include "record/call_log.hpp"
 

@@ -4,7 +4,7 @@
 #include "coll/algorithm.hpp"
 #include "perf/report/tool_files.hpp"
 #include "schedule/lower.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/verify.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "perf/info/simulated_job.hpp"
 
 #include "base/system.hpp"
-#include "topology/formats/graph_fabric.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include <algorithm>
 #include <cinttypes>

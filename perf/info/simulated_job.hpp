@@ -5,12 +5,12 @@
 // The rules for calls that the settings of this process define are shown by qccl-info and applied
 // by a SimulatedJob; reading them reads the plan file. The machine that the user asks about is
 // described in words, and known_machine checks that enough of it is known; it reads settings and
-// files as machine_options.hpp does. Any thread.
+// files as command_line.hpp does. Any thread.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/settings.hpp"
-#include "perf/cli/machine_options.hpp"
+#include "perf/cli/command_line.hpp"
 #include "perf/report/measurement.hpp"
 #include "plan/call_policy.hpp"
 #include "plan/simulator/fabric.hpp"

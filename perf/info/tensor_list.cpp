@@ -1,5 +1,5 @@
-// Implements tensor_list.hpp: the parsers of text and JSON, and the reader of .npy files.
-#include "perf/info/tensor_list.hpp"
+// Implements advice.hpp: the parsers of text and JSON, and the reader of .npy files.
+#include "perf/info/advice.hpp"
 
 #include "base/text.hpp"
 #include "perf/report/tool_files.hpp"

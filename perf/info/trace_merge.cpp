@@ -3,7 +3,7 @@
 #include "perf/info/info_commands.hpp"
 
 #include "base/system.hpp"
-#include "record/call_summary.hpp"
+#include "record/call_log.hpp"
 #include "record/rank_record.hpp"
 
 #include <algorithm>

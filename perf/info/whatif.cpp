@@ -1,4 +1,6 @@
-// Implements qccl-info whatif of recorded_job.hpp: prints the answer as text and as JSON.
+// Implements find_whatif of recorded_job.hpp: simulates each shape of calls with the recorded and
+// the requested plan, replays the job with both, and writes the requested plan as rules. Implements
+// qccl-info whatif of recorded_job.hpp: prints the answer as text and as JSON.
 
 #include "perf/info/recorded_job.hpp"
 #include "perf/info/simulated_job.hpp"
@@ -12,6 +14,256 @@
 #include <numeric>
 
 namespace qccl::perf {
+
+namespace {
+
+// A job records only which ranks share memory, so each such node is taken for a host.
+std::shared_ptr<const RankTopology> recorded_places(const RecordedJob &job) {
+    std::vector<RankLocation> spots;
+    for (const uint32_t node : job.node) spots.push_back({.host = node});
+    return std::make_shared<const RankTopology>(std::move(spots));
+}
+
+// Returns the part of the machine with some of its ranks.
+Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
+    Machine part = machine;
+    part.ranks = static_cast<uint32_t>(ranks.size());
+    if (machine.places) {
+        std::vector<RankLocation> spots;
+        for (const uint32_t rank : ranks) spots.push_back(machine.places->of(rank));
+        part.places = std::make_shared<const RankTopology>(std::move(spots));
+        if (part.hosts() < 2) part.remote = {};
+    }
+    if (machine.topology) {
+        JobTopology job{machine.topology->graph, {}};
+        for (const uint32_t rank : ranks) job.places.push_back(machine.topology->places[rank]);
+        part.topology = std::make_shared<const JobTopology>(std::move(job));
+    }
+    return part;
+}
+
+Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
+    const bool is_recorded = question.topology.empty() && !question.places;
+    const auto check = [&](uint32_t ranks) -> Done {
+        if (ranks == job.ranks) return {};
+        return Error::make(Code::invalid_argument,
+                           "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
+                           ranks, job.ranks);
+    };
+    if (!question.topology.empty() && question.ranks == 0) question.ranks = job.ranks;
+    if (is_recorded) {
+        if (question.ranks != 0) QCCL_TRY(check(question.ranks));
+        question.places = recorded_places(job);
+        const auto most_ranks = static_cast<double>(question.places->hosts().most_ranks());
+        if (!question.cores) question.cores = most_ranks / job.ranks_per_core;
+    }
+    QCCL_TRY(Machine machine, find_machine(question));
+    QCCL_TRY(check(machine.ranks));
+    return machine;
+}
+
+// A barrier moves no values and takes about as long as an all-reduce of one value.
+Operation operation_of(const LoggedShape &shape, uint32_t ranks) {
+    const bool is_barrier = shape.collective == Collective::barrier;
+    return {.collective = is_barrier ? Collective::all_reduce : shape.collective,
+            .type = is_barrier ? DataType::float32 : shape.type,
+            .op = shape.op,
+            .root = shape.root,
+            .ranks = ranks,
+            .count = is_barrier ? 1 : shape.count};
+}
+
+bool has_error(const LoggedShape &shape) {
+    return shape.collective != Collective::barrier && info(shape.type).is_float &&
+           (!reduces(shape.collective) || adds(shape.op));
+}
+
+// Returns whether the communicator has all ranks of the job in their order. Ranks without a log are
+// assumed to be in order.
+bool has_ranks_of_job(const RecordedComm &comm, uint32_t ranks) {
+    if (comm.members.size() != ranks) return false;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        if (comm.members[rank] != rank && comm.members[rank] != RecordedJob::unknown_rank)
+            return false;
+    return true;
+}
+
+class WhatIf {
+public:
+    WhatIf(const WhatIfQuestion &question, WhatIfAnswer &answer)
+        : question_(question), answer_(answer) {}
+
+    Done run() {
+        for (const RecordedComm &comm : answer_.job.comms) {
+            const bool is_job = has_ranks_of_job(comm, answer_.job.ranks);
+            QCCL_TRY(SimulatedJob job,
+                     SimulatedJob::create(is_job ? answer_.machine
+                                                 : part_of(answer_.machine, comm.members),
+                                          comm.name));
+            jobs_.push_back(std::move(job));
+        }
+        for (const RecordedShape &shape : answer_.job.shapes) {
+            QCCL_TRY(recorded_case(shape));
+            QCCL_TRY(asked_case(shape));
+        }
+        answer_.as_recorded_totals = totals(answer_.as_recorded, recorded_times_);
+        answer_.asked_totals = totals(answer_.asked, asked_times_);
+        for (const RecordedShape &shape : answer_.job.shapes)
+            answer_.recorded_wire_bytes +=
+                static_cast<double>(shape.shape.wire_bytes) * static_cast<double>(shape.calls);
+        write_rules();
+        return {};
+    }
+
+private:
+    struct Simulated {
+        WhatIfCase of;
+        CallTimes times;
+    };
+
+    // Simulates a single call, but with the time of one of many consecutive calls. A burst that a
+    // link can take after a pause is not available to each of these.
+    static Result<Simulation> repeated(const SimulatedJob &job,
+                                       const SimulatedJob::PlannedCall &planned) {
+        QCCL_TRY(Simulation single, job.run(planned, {}));
+        const SimulationOptions options = repeated_calls(job.machine().ranks);
+        if (options.calls + options.lead_in == 1) return single;
+        QCCL_TRY(const Simulation many, job.run(planned, options));
+        // A factor below 1 means that a root runs ahead, which the replay finds by itself.
+        const double factor = single.time_ns > 0 ? many.time_ns / single.time_ns : 1;
+        single.time_ns = many.time_ns;
+        for (double &time : single.finish_ns) time *= std::max(factor, 1.0);
+        return single;
+    }
+
+    Result<Simulated> simulated(const RecordedShape &shape, const Codec *codec,
+                                const Algorithm &algorithm) const {
+        const SimulatedJob &job = jobs_[shape.comm];
+        const Operation operation = operation_of(shape.shape, job.machine().ranks);
+        // A communicator of one rank only copies, and an empty call does nothing.
+        if (operation.ranks == 1 || operation.count == 0)
+            return Simulated{.of = {.time_ns = shape.recorded_ns, .algorithm = "none"},
+                             .times = {std::vector<double>(operation.ranks, shape.recorded_ns),
+                                       std::vector<double>(operation.ranks, shape.recorded_ns)}};
+        QCCL_TRY(const SimulatedJob::PlannedCall planned, job.plan(operation, codec, algorithm));
+        QCCL_TRY(Simulation simulation, repeated(job, planned));
+        Simulated done{.of = {.time_ns = simulation.time_ns,
+                              .wire_bytes = simulation.wire_bytes,
+                              .codec = planned.plan.codec,
+                              .algorithm = spec(planned.plan.algorithm)},
+                       .times = {std::move(simulation.finish_ns), std::move(simulation.busy_ns)}};
+        if (shape.shape.collective == Collective::barrier) done.of.wire_bytes = 0;
+        if (has_error(shape.shape)) done.of.nmse = predicted_nmse(planned.plan, operation.type);
+        return done;
+    }
+
+    // If the recorded algorithm is not possible on the other machine, the planner chooses one.
+    Done recorded_case(const RecordedShape &shape) {
+        QCCL_TRY(const Codec codec, known_codec(shape.shape.codec));
+        auto algorithm = parse_algorithm(shape.shape.algorithm);
+        const bool is_barrier = shape.shape.collective == Collective::barrier;
+        auto done = simulated(shape, &codec, algorithm && !is_barrier ? *algorithm : Algorithm());
+        if (!done) done = simulated(shape, &codec, {});
+        if (!done) return done.error();
+        answer_.as_recorded.push_back(done->of);
+        recorded_times_.push_back(std::move(done->times));
+        return {};
+    }
+
+    static Result<Codec> known_codec(const std::string &text) {
+        if (text.empty()) return Codec();
+        auto codec = parse_codec(text);
+        if (!codec)
+            return Error::make(Code::invalid_argument, "a log names the codec '%.60s': %.300s",
+                               text.c_str(), codec.error().text);
+        codec->min_bytes = 0; // the codec was used, whether it pays here or not
+        return codec;
+    }
+
+    // Ignores the requested codec for a call that does not support it, such as an integer sum, and
+    // for a call that it does not make faster.
+    Done asked_case(const RecordedShape &shape) {
+        const Codec none;
+        const bool fits = shape.shape.collective != Collective::barrier &&
+                          (!question_.codec || check_codec(*question_.codec, shape.shape.collective,
+                                                           shape.shape.type, shape.shape.op));
+        const Algorithm algorithm =
+            question_.algorithm && question_.algorithm.has(shape.shape.collective)
+                ? question_.algorithm
+                : Algorithm();
+        const Codec *const codec = !fits ? &none : question_.codec ? &*question_.codec : nullptr;
+        QCCL_TRY(Simulated done, simulated(shape, codec, algorithm));
+        if (!done.of.codec.is_lossless()) {
+            QCCL_TRY(Simulated lossless, simulated(shape, &none, algorithm));
+            if (lossless.of.time_ns <= done.of.time_ns) done = std::move(lossless);
+        }
+        answer_.asked.push_back(done.of);
+        asked_times_.push_back(std::move(done.times));
+        return {};
+    }
+
+    WhatIfTotals totals(const std::vector<WhatIfCase> &cases,
+                        const std::vector<CallTimes> &times) const {
+        WhatIfTotals sum{.times = replay(answer_.job, times)};
+        for (size_t i = 0; i < cases.size(); i++) {
+            sum.wire_bytes += static_cast<double>(cases[i].wire_bytes) *
+                              static_cast<double>(answer_.job.shapes[i].calls);
+            sum.nmse = std::max(sum.nmse, cases[i].nmse.value_or(0));
+        }
+        return sum;
+    }
+
+    static bool has_rule_for(const std::vector<Rule> &rules, const Selector &selector) {
+        return std::ranges::find(rules, selector, &Rule::selector) != rules.end();
+    }
+
+    // Calls of one shape get the same rule even if the job made them with different codecs or
+    // algorithms.
+    void write_rules() {
+        std::vector<Rule> rules;
+        for (size_t i = 0; i < answer_.asked.size(); i++) {
+            const RecordedShape &shape = answer_.job.shapes[i];
+            const LoggedShape &logged = shape.shape;
+            const RecordedComm &comm = answer_.job.comms[shape.comm];
+            const bool reduces_values = reduces(logged.collective);
+            const auto algorithm = parse_algorithm(answer_.asked[i].algorithm);
+            if (logged.collective == Collective::barrier || !algorithm) continue;
+            // Settings and plan files apply codecs only to floating-point sums.
+            const bool takes_codec = reduces_values && has_error(logged);
+            Rule rule;
+            rule.algorithm = *algorithm;
+            rule.selector.comm = glob_of(comm.name);
+            rule.selector.collective = logged.collective;
+            rule.selector.type = logged.type;
+            rule.selector.count = {logged.count, logged.count};
+            rule.selector.ranks = {comm.members.size(), comm.members.size()};
+            const uint64_t nodes = jobs_[shape.comm].machine().hosts();
+            rule.selector.nodes = {nodes, nodes};
+            if (reduces_values) rule.selector.op = logged.op;
+            if (takes_codec) rule.codec = answer_.asked[i].codec;
+            // The codec was found to pay here, so the rule sets no minimum size.
+            if (rule.codec && !rule.codec->is_lossless()) rule.codec->min_bytes = 0;
+            if (!has_rule_for(rules, rule.selector)) rules.push_back(std::move(rule));
+        }
+        answer_.plan.rules = Rules(std::move(rules));
+    }
+
+    const WhatIfQuestion &question_;
+    WhatIfAnswer &answer_;
+    std::vector<SimulatedJob> jobs_; // by communicator
+    std::vector<CallTimes> recorded_times_, asked_times_;
+};
+
+} // namespace
+
+Result<WhatIfAnswer> find_whatif(const WhatIfQuestion &question) {
+    QCCL_TRY(const std::vector<CallLog> logs, read_call_logs(question.logs));
+    WhatIfAnswer answer;
+    QCCL_TRY(answer.job, put_together(logs));
+    QCCL_TRY(answer.machine, machine_of(answer.job, question.machine));
+    QCCL_TRY(WhatIf(question, answer).run());
+    return answer;
+}
 
 using Json = nlohmann::ordered_json;
 

@@ -7,9 +7,8 @@
 // events. Used on rank 0 and by simulations; qccl-info uses the description of a run too. One
 // thread at a time uses an object.
 //
-// The table, the progress line and the trace are in report.cpp. The JSON documents are in
-// report_json.cpp and the description of a run is in run_description.cpp, which include the JSON
-// library.
+// The table, the progress line and the trace are in report.cpp. The JSON documents and the
+// description of a run are in report_json.cpp, which includes the JSON library.
 #pragma once
 
 #include "perf/cli/perf_arguments.hpp"

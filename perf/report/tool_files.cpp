@@ -1,5 +1,7 @@
 // Implements tool_files.hpp, except read_text and OutputFile. A JsonFile writes each row and the
-// tail at the end of the last row, in the file or in a memfd.
+// tail at the end of the last row, in the file or in a memfd. Implements OutputFile of
+// tool_files.hpp on C streams. Implements read_text of tool_files.hpp: reads a file or standard
+// input in pieces, up to a limit.
 #include "perf/report/tool_files.hpp"
 
 #include "base/system.hpp"
@@ -10,10 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace qccl::perf {
 
@@ -154,6 +158,60 @@ Done JsonFile::deliver() const {
             done += written;
         }
         at += read;
+    }
+}
+
+Error OutputFile::refusal() const {
+    return Error::make(Code::system_error, "cannot write %s: %s", path_.c_str(),
+                       describe_errno(errno).c_str());
+}
+
+Result<OutputFile> OutputFile::open(const std::string &path) {
+    std::FILE *const file = path == "-" ? stdout : std::fopen(path.c_str(), "we");
+    OutputFile opened(path == "-" ? "standard output" : path, file);
+    if (!file) return opened.refusal();
+    return opened;
+}
+
+Done OutputFile::write(const std::string &text) {
+    if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size()) return refusal();
+    return {};
+}
+
+Done OutputFile::close() {
+    if (std::fflush(file_.get()) != 0) return refusal();
+    std::FILE *const file = file_.release();
+    if (file != stdout && std::fclose(file) != 0) return refusal();
+    return {};
+}
+
+Done write_file(const std::string &path, const std::string &content) {
+    QCCL_TRY(OutputFile file, OutputFile::open(path));
+    QCCL_TRY(file.write(content));
+    return file.close();
+}
+
+static Error cannot_read(const std::string &called, int reason) {
+    return Error::make(Code::system_error, "cannot read %.300s: %s", called.c_str(),
+                       describe_errno(reason).c_str());
+}
+
+Result<std::string> read_text(const std::string &path, const std::string &called, uint64_t most) {
+    const FileDescriptor file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                          : open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) return cannot_read(called, errno);
+    std::string text;
+    std::vector<char> piece(65536);
+    for (;;) {
+        const ssize_t bytes = read(file.number(), piece.data(), piece.size());
+        if (bytes < 0 && errno == EINTR) continue;
+        if (bytes < 0) return cannot_read(called, errno);
+        if (bytes == 0) return text;
+        text.append(piece.data(), static_cast<size_t>(bytes));
+        if (text.size() > most)
+            return Error::make(Code::invalid_argument,
+                               "%.300s holds more than the %s that are read", called.c_str(),
+                               memory_text(static_cast<double>(most)).c_str());
     }
 }
 

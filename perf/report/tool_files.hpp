@@ -4,9 +4,6 @@
 // file; and writes JSON documents that grow row by row and are valid after each row, so that an
 // interrupted run keeps what it has measured. Used by all tools. One thread at a time uses a file;
 // read_text blocks until its file has ended.
-//
-// read_text is in text_file.cpp and OutputFile in output_file.cpp, because other libraries hold
-// them.
 #pragma once
 
 #include "base/result.hpp"

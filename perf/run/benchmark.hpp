@@ -9,8 +9,8 @@
 #include "perf/cli/perf_arguments.hpp"
 #include "perf/report/measurement.hpp"
 #include "perf/run/input_data.hpp"
-#include "perf/run/interleaved_timing.hpp"
 #include "perf/run/mpi_module.hpp"
+#include "perf/run/rank_group.hpp"
 #include "perf/run/session.hpp"
 
 #include <functional>

@@ -3,7 +3,7 @@
 // copy of it.
 #include "tests/kit/rendezvous_kit.hpp"
 
-#include "bootstrap/rendezvous_client.hpp"
+#include "bootstrap/rendezvous.hpp"
 
 #include <csignal>
 #include <cstring>

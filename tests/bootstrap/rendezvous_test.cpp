@@ -2,7 +2,7 @@
 // comes late or never comes is named on every rank.
 #include "tests/kit/rendezvous_kit.hpp"
 
-#include "bootstrap/rendezvous_client.hpp"
+#include "bootstrap/rendezvous.hpp"
 #include "bootstrap/rendezvous_state.hpp"
 
 #include <algorithm>

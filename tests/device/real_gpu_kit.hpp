@@ -5,7 +5,6 @@
 #include "tests/kit/qtest.hpp"
 
 #include "device/device.hpp"
-#include "device/loader.hpp"
 
 #include <algorithm>
 #include <cstdio>

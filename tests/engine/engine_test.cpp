@@ -110,7 +110,7 @@ void direct_without_codec_is_the_ordered_sum() {
 }
 
 // The calls have so many tasks that a trial of the other way of storing lies within the call
-// (store_choice.hpp).
+// (pipeline_lane.hpp).
 void past_the_cache_and_through_it_bytes_are_the_same() {
     constexpr uint32_t ranks = 3;
     const TransportOptions options = Cluster::test_options();

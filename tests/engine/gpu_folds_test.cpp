@@ -2,7 +2,7 @@
 // one launch, and no fold is found if a launch would gain nothing or give other results.
 #include "tests/kit/qtest.hpp"
 
-#include "engine/gpu/gpu_steps.hpp"
+#include "engine/gpu/gpu_lanes.hpp"
 
 #include <vector>
 

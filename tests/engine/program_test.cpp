@@ -2,10 +2,10 @@
 // bytes that will be sent, the place of the accumulators, batches, waits, and the error if
 // something does not fit.
 #include "tests/kit/engine_ranks.hpp"
-#include "tests/transport/faulty_transport.hpp"
 #include "tests/kit/forms.hpp"
+#include "tests/transport/faulty_transport.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "plan/planner.hpp"
 
 #include <string_view>

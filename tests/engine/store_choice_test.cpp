@@ -2,7 +2,7 @@
 // the other way becomes cheaper.
 #include "tests/kit/qtest.hpp"
 
-#include "engine/run/store_choice.hpp"
+#include "engine/run/pipeline_lane.hpp"
 
 #include <cstdint>
 

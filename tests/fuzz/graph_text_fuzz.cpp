@@ -1,6 +1,6 @@
 // Fuzzes the parser of topology texts: an accepted text gives a valid graph, and the printed graph
 // reads back the same.
-#include "topology/graph_text.hpp"
+#include "topology/graph.hpp"
 
 #include <cstdio>
 #include <cstdlib>

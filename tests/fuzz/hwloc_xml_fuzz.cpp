@@ -1,6 +1,6 @@
 // Fuzzes parse_hwloc_xml() of topology/formats/topology_xml with hostile topology files: an
 // accepted file gives a sound graph, and a refusal names the file.
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // Fuzzes the parser of NCCL's topology files: an accepted file gives a valid graph.
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Fuzzes lib/schedule: a text that parse accepts prints to one that reads back the same. Placing,
 // lowering and verifying such a schedule either refuses it or succeeds.
 #include "schedule/lower.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/shape.hpp"
 #include "schedule/verify.hpp"
 

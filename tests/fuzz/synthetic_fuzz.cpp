@@ -1,5 +1,5 @@
 // Fuzzes topology/formats/synthetic: a topology that is accepted is a sound graph.
-#include "topology/formats/synthetic.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // Fuzzes perf/info/tensor_list: every list is read or refused, and the tensors that were read can
 // be written into a plan file.
-#include "perf/info/tensor_list.hpp"
+#include "perf/info/advice.hpp"
 
 #include <cstdint>
 #include <cstdlib>

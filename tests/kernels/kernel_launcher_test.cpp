@@ -6,7 +6,7 @@
 
 #include "device/kernel_launcher.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
-#include "kernels/runtime/emulated/emulated_kernels.hpp"
+#include "kernels/gpu/emulated.hpp"
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 // codecs.
 #pragma once
 
-#include "kernels/codec/value.hpp"
+#include "kernels/codec/number.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -4,7 +4,7 @@
 #include "tested_kernels.hpp"
 #include "tested_launchers.hpp"
 
-#include "kernels/runtime/emulated/emulated_kernels.hpp"
+#include "kernels/gpu/emulated.hpp"
 
 using namespace qccl;
 using emulated::Order;

@@ -5,7 +5,7 @@
 #include "qtest.hpp"
 
 #include "bootstrap/bootstraps.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <cstdlib>
 #include <functional>

@@ -2,10 +2,10 @@
 // effect; and makes Gaussian values. Used by tests of codecs.
 #pragma once
 
-#include "tests/kernels/golden_cases.hpp"
 #include "qtest.hpp"
+#include "tests/kernels/golden_cases.hpp"
 
-#include "kernels/codec/value.hpp"
+#include "kernels/codec/number.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 // sleeper pays for both.
 #include "tests/transport/transport_ranks.hpp"
 
-#include "memory/doorbell.hpp"
+#include "memory/peer_table.hpp"
 
 using namespace qccl;
 using namespace qtest;

@@ -3,7 +3,7 @@
 // After the call the memory goes back to the system, or is kept for later calls.
 #include "tests/transport/transport_ways.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "memory/peer_table.hpp"
 #include "transport/peer_info.hpp"
 

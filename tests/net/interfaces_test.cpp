@@ -4,7 +4,7 @@
 #include "tests/kit/rendezvous_kit.hpp"
 
 #include "bootstrap/rendezvous.hpp"
-#include "net/interfaces.hpp"
+#include "net/addresses.hpp"
 
 #include <cstring>
 #include <future>

@@ -3,7 +3,7 @@
 #include "tests/kit/qtest.hpp"
 
 #include "perf/report/measurement.hpp"
-#include "perf/run/interleaved_timing.hpp"
+#include "perf/run/rank_group.hpp"
 
 #include <cmath>
 

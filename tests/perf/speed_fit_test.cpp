@@ -2,8 +2,8 @@
 // model computes, and one delayed call does not distort the result.
 #include "tests/kit/qtest.hpp"
 
-#include "engine/compile/chunking.hpp"
-#include "perf/commands/speed_fit.hpp"
+#include "engine/compile/translate.hpp"
+#include "perf/commands/calibration_run.hpp"
 
 #include <cmath>
 

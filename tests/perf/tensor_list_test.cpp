@@ -2,7 +2,7 @@
 // malformed ones.
 #include "tests/kit/qtest.hpp"
 
-#include "perf/info/tensor_list.hpp"
+#include "perf/info/advice.hpp"
 
 #include <filesystem>
 #include <fstream>

@@ -2,7 +2,7 @@
 // log is refused in words, and the summary of several ranks' logs is right.
 #include "tests/kit/qtest.hpp"
 
-#include "record/call_summary.hpp"
+#include "record/call_log.hpp"
 
 #include <random>
 

@@ -2,11 +2,11 @@
 // sums of the contract on real numbers.
 #include "tests/kit/qtest.hpp"
 
-#include "tests/kit/forms.hpp"
 #include "schedule_twin.hpp"
+#include "tests/kit/forms.hpp"
 #include "tests/kit/sum_trees.hpp"
 
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 
 #include <cstring>
 

@@ -5,7 +5,7 @@
 #include "tests/kit/forms.hpp"
 
 #include "schedule/lower.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 
 #include <random>
 

@@ -2,10 +2,9 @@
 // proven for many team sizes, and wrong schedules are refused by name.
 #include "tests/kit/qtest.hpp"
 
-#include "tests/kit/forms.hpp"
-#include "schedule/schedule_text.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/verify.hpp"
-#include "schedule/verify_parts.hpp"
+#include "tests/kit/forms.hpp"
 
 #include <bit>
 #include <cmath>

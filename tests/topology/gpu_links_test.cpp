@@ -1,11 +1,11 @@
 // Tests topology/sources/gpu_link_source and with_gpu_details() of topology/machine_graph: links
 // between GPUs that drivers report come into the graph, and damaged or missing reports add nothing.
 #include "fake_nvml.h"
-#include "tests/kit/qtest.hpp"
 #include "sysfs_tree.hpp"
+#include "tests/kit/qtest.hpp"
 
 #include "topology/machine_graph.hpp"
-#include "topology/sources/gpu_link_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <algorithm>
 

@@ -2,9 +2,7 @@
 // rates, bursts and latencies they get.
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/graph_fabric.hpp"
 #include "topology/formats/read_topology.hpp"
-#include "topology/formats/synthetic.hpp"
 
 #include <algorithm>
 #include <set>

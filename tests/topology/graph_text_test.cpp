@@ -1,7 +1,7 @@
 // Tests topology/graph_text: a printed graph is read back the same, and damaged texts are refused.
 #include "tests/kit/qtest.hpp"
 
-#include "topology/graph_text.hpp"
+#include "topology/graph.hpp"
 
 #include <cmath>
 #include <random>

@@ -3,9 +3,9 @@
 #include "tests/kit/hwloc_files.hpp"
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 #include "topology/machine_graph.hpp"
-#include "topology/sources/hwloc_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <cstdlib>
 #include <fstream>

@@ -3,7 +3,7 @@
 #include "tests/kit/hwloc_files.hpp"
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 #include "topology/machine_graph.hpp"
 
 using namespace qccl;

@@ -5,7 +5,7 @@
 #include "topology/job_graph.hpp"
 #include "topology/machine_graph.hpp"
 #include "topology/rank_order.hpp"
-#include "topology/sources/network_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 using namespace qccl;
 

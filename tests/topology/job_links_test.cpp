@@ -3,10 +3,9 @@
 #include "tests/kit/qtest.hpp"
 
 #include "topology/formats/read_topology.hpp"
-#include "topology/formats/synthetic.hpp"
 #include "topology/job_graph.hpp"
 #include "topology/rank_order.hpp"
-#include "topology/sources/network_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <cmath>
 

@@ -3,7 +3,7 @@
 // files.
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 #include "topology/machine_graph.hpp"
 
 #include <cmath>

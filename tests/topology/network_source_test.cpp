@@ -1,10 +1,10 @@
 // Tests topology/sources/network_source: the ports that a machine's sysfs describes, on trees such
 // as Linux has, also damaged ones.
-#include "tests/kit/qtest.hpp"
 #include "sysfs_tree.hpp"
+#include "tests/kit/qtest.hpp"
 
 #include "topology/machine_graph.hpp"
-#include "topology/sources/network_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <cmath>
 

@@ -2,10 +2,8 @@
 // through a box, large jobs are folded, and the picture is XML whatever the names are.
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/picture_layout.hpp"
 #include "topology/formats/picture_svg.hpp"
 #include "topology/formats/read_topology.hpp"
-#include "topology/formats/synthetic.hpp"
 
 #include <algorithm>
 

@@ -3,8 +3,7 @@
 #include "tests/kit/qtest.hpp"
 
 #include "topology/formats/read_topology.hpp"
-#include "topology/formats/synthetic.hpp"
-#include "topology/graph_text.hpp"
+#include "topology/graph.hpp"
 
 #include <filesystem>
 #include <fstream>

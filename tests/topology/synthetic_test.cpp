@@ -2,7 +2,7 @@
 // refused.
 #include "tests/kit/qtest.hpp"
 
-#include "topology/formats/synthetic.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include <chrono>
 #include <random>

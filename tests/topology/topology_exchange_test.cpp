@@ -3,7 +3,7 @@
 #include "tests/kit/qtest.hpp"
 
 #include "bootstrap/bootstraps.hpp"
-#include "topology/graph_text.hpp"
+#include "topology/graph.hpp"
 #include "topology/machine_graph.hpp"
 #include "topology/sources/topology_source.hpp"
 

@@ -3,8 +3,6 @@
 #include "tests/kit/qtest.hpp"
 
 #include "topology/formats/read_topology.hpp"
-#include "topology/formats/report_parts.hpp"
-#include "topology/formats/synthetic.hpp"
 #include "topology/formats/topology_report.hpp"
 
 #include <nlohmann/json.hpp>

@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
 MODULES = {pathlib.Path(path).stem.removeprefix("libqccl_"): pathlib.Path(path) for path in sys.argv[2:]}
-KERNELS = re.findall(r"^    X\((\w+)\)", (ROOT / "lib/device/kernel_list.hpp").read_text(), re.M)
+KERNELS = re.findall(r"^    X\((\w+)\)", (ROOT / "lib/device/batch.hpp").read_text(), re.M)
 SYMBOLS = [f"_ZN4qccl3gpu{len(name)}{name}ENS_5BatchE".encode() for name in KERNELS]
 TARGETS = [int(target) for target in os.environ.get("NVIDIA_TARGETS", "").split()]
 NVIDIA = {*((2, target) for target in TARGETS), *((1, target) for target in TARGETS[-1:])}  # and PTX for whatever is newer

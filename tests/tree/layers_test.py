@@ -276,7 +276,7 @@ class TheTestItself(unittest.TestCase):
         self.assertIsNone(room_of("quickstart.sh"))
         self.assertTrue(is_allowed("lib/api/assemble.cpp", "kernels/cpu/cpu_tiers.hpp"))
         for path, target in (("lib/api/collectives.cpp", "kernels/cpu/cpu_tiers.hpp"), ("lib/codec/codec.cpp", "lib/plan/cost.hpp"),
-                             ("topology/graph.cpp", "topology/formats/synthetic.hpp"), ("bootstrap/launcher.cpp", "lib/comm/comm.hpp")):
+                             ("topology/graph.cpp", "topology/formats/read_topology.hpp"), ("bootstrap/launcher.cpp", "lib/comm/comm.hpp")):
             self.assertFalse(is_allowed(path, target))
 
 

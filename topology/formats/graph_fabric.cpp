@@ -1,5 +1,5 @@
 // Finds the paths of a job's ranks once, and makes each message's route from them.
-#include "topology/formats/graph_fabric.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include "topology/graph.hpp"
 #include "topology/rank_order.hpp"

@@ -1,8 +1,8 @@
 // Computes widths from the leaves upwards, then places the parts from the outermost network
 // inwards.
-#include "topology/formats/picture_layout.hpp"
+#include "topology/formats/picture_svg.hpp"
 
-#include "topology/formats/report_parts.hpp"
+#include "topology/formats/topology_report.hpp"
 
 #include <algorithm>
 

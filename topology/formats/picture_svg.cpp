@@ -3,8 +3,8 @@
 // each way to a network a line.
 #include "topology/formats/picture_svg.hpp"
 
-#include "topology/formats/picture_layout.hpp"
-#include "topology/formats/report_parts.hpp"
+#include "topology/formats/picture_svg.hpp"
+#include "topology/formats/topology_report.hpp"
 
 #include <algorithm>
 #include <cmath>

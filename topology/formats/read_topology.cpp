@@ -3,9 +3,8 @@
 #include "topology/formats/read_topology.hpp"
 
 #include "base/system.hpp"
-#include "topology/formats/synthetic.hpp"
-#include "topology/formats/topology_xml.hpp"
-#include "topology/graph_text.hpp"
+#include "topology/formats/read_topology.hpp"
+#include "topology/graph.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
-// Parses the grammar of synthetic.hpp by recursive descent, then builds the graph that the parsed
-// line stands for.
-#include "topology/formats/synthetic.hpp"
+// Parses the grammar of read_topology.hpp by recursive descent, then builds the graph that the
+// parsed line stands for.
+#include "topology/formats/read_topology.hpp"
 
 #include "base/text.hpp"
 #include "topology/graph.hpp"

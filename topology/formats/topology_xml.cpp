@@ -1,6 +1,6 @@
 // Reads hwloc's XML elements into an HwlocObject tree, and builds a graph from the XML elements of
 // NCCL and RCCL.
-#include "topology/formats/topology_xml.hpp"
+#include "topology/formats/read_topology.hpp"
 
 #include "topology/formats/xml_reader.hpp"
 #include "topology/machine_graph.hpp"

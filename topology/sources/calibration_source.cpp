@@ -4,7 +4,7 @@
 
 #include "base/system.hpp"
 #include "base/text.hpp"
-#include "topology/sources/network_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,9 +1,9 @@
 // Loads hwloc's topology and copies the objects that matter into an HwlocObject tree.
-#include "topology/sources/hwloc_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include "base/text.hpp"
 #include "topology/machine_graph.hpp"
-#include "topology/sources/gpu_link_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <array>
 #include <charconv>

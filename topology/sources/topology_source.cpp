@@ -4,12 +4,12 @@
 
 #include "base/exception_boundary.hpp"
 #include "base/text.hpp"
-#include "net/interfaces.hpp"
-#include "topology/graph_text.hpp"
+#include "net/addresses.hpp"
+#include "topology/graph.hpp"
 #include "topology/job_graph.hpp"
 #include "topology/machine_graph.hpp"
 #include "topology/sources/calibration_source.hpp"
-#include "topology/sources/hwloc_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,12 +8,12 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/service_thread.hpp"
 #include "base/settings.hpp"
+#include "base/system.hpp"
 #include "comm/implementations.hpp"
 #include "topology/graph.hpp"
 #include "topology/job_graph.hpp"
-#include "topology/sources/network_source.hpp"
+#include "topology/sources/machine_sources.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Selects the kernels of the warp width, 32 or 64 lanes, that a launch on the emulated GPU asks
 // for.
-#include "kernels/runtime/emulated/emulated_kernels.hpp"
+#include "kernels/gpu/emulated.hpp"
 
 namespace qccl {
 

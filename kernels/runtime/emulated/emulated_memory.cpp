@@ -1,8 +1,8 @@
 // The memory of a GPU is a file without a name, so that other processes can open it through /proc.
 // Guard bytes around the memory show writes beside it.
-#include "kernels/runtime/emulated/emulated_memory.hpp"
+#include "kernels/runtime/emulated/emulated_runtime.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,24 +1,265 @@
 // The state of the emulated runtime (GPUs, memory, streams, events, graphs), the frame around every
 // call of its C API, and the launch of kernels: QCCL's own kernels and those of programs. As on a
 // GPU, QCCL's kernels fail if they access host memory that the GPU does not reach. Any thread may
-// make the calls of the C API; one mutex guards the state.
+// make the calls of the C API; one mutex guards the state, and callers of everything else here hold
+// it. The mutex is free while the work of streams runs.
 #pragma once
 
 #include "base/exception_boundary.hpp"
+#include "base/result.hpp"
+#include "base/system.hpp"
 #include "device/batch.hpp"
-#include "device/kernel_list.hpp"
-#include "kernels/runtime/emulated/emulated_memory.hpp"
-#include "kernels/runtime/emulated/emulated_streams.hpp"
+#include "qccl/emulated.h"
 
 #include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
 
 namespace qccl::emulated {
+
+// ---- Memory
+
+// ---- Outcomes
+
+struct Outcome {
+    qcclEmulatedResult_t result = qcclEmulatedSuccess;
+    std::string sentence; // empty: the text of the result code says everything
+
+    Outcome() = default;
+    Outcome(int32_t code) : result(code) {}
+    Outcome(int32_t code, std::string text) : result(code), sentence(std::move(text)) {}
+    // Errors of the operating system are reported as a lack of memory.
+    Outcome(const Error &error) : result(qcclEmulatedErrorMemoryAllocation), sentence(error.text) {}
+
+    bool is_ok() const { return result == qcclEmulatedSuccess; }
+};
+
+// ---- Memory
+
+inline constexpr int device_count = 8;
+constexpr int lanes_of(int device) { return device % 2 == 0 ? 32 : 64; }
+
+struct Piece {
+    enum class Kind : uint8_t { device, pooled, host, registered, opened };
+    Kind kind = Kind::device;
+    int device = 0; // owner; host memory: the GPU of the thread that asked for it
+    std::byte *base = nullptr;
+    size_t bytes = 0;
+    std::byte *mapping = nullptr; // address to unmap; null: nothing is unmapped
+    size_t mapped_bytes = 0;
+    FileDescriptor file;
+    uint32_t uses = 1; // opened: opens that are not closed yet
+
+    bool is_of_a_gpu() const {
+        return kind == Kind::device || kind == Kind::pooled || kind == Kind::opened;
+    }
+    bool holds(const void *at, size_t count) const {
+        const auto start = static_cast<size_t>(static_cast<const std::byte *>(at) - base);
+        return start <= bytes && count <= bytes - start;
+    }
+};
+
+class Pieces {
+public:
+    // Allocates memory of a GPU, with guard bytes around it.
+    Outcome allocate(Piece::Kind kind, int device, size_t bytes, void **memory);
+    Outcome allocate_host(int device, size_t bytes, void **memory);
+    Outcome register_host(int device, void *memory, size_t bytes);
+    // Releases the piece that begins at `memory` and is of one of `kinds`, and checks its guard
+    // bytes. Returns `refusal` if there is no such piece.
+    Outcome release(void *memory, std::initializer_list<Piece::Kind> kinds, int32_t refusal);
+
+    Outcome name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const;
+    Outcome open(const qcclEmulatedIpcMemHandle_t &handle, void **memory);
+    Outcome close(void *memory);
+    // Returns the GPU whose memory a handle names; -1 if the bytes are not a handle.
+    static int device_of(const qcclEmulatedIpcMemHandle_t &handle);
+
+    // Returns the piece that contains `at`; null if the GPUs do not know this memory.
+    const Piece *find(const void *at) const;
+    // Returns an error if something has written beside memory of the GPU.
+    Outcome check_guards(int device) const;
+
+    size_t count() const { return pieces_.size(); }
+    void limit(size_t bytes) { limit_ = bytes; }
+
+private:
+    Outcome keep(Piece piece, void **memory);
+
+    std::map<uintptr_t, Piece> pieces_; // by first byte
+    std::array<size_t, device_count> used_{};
+    size_t limit_ = SIZE_MAX;
+};
+
+// ---- Streams
+
+// ---- Streams and workers
+
+class Workers;
+class Capture;
+struct Stream;
+using Lock = std::unique_lock<std::mutex>;
+
+// The point that a stream reaches when a piece of work is done.
+struct Point {
+    bool is_done = false;
+    Outcome outcome; // of the stream up to this point
+    std::condition_variable done;
+    std::vector<std::shared_ptr<Stream>> waiting;
+};
+using PointPtr = std::shared_ptr<Point>;
+
+struct Dependency {
+    PointPtr point;
+    bool shares_failure = false;
+};
+
+struct Work {
+    std::function<Outcome()> run; // empty: only reaches its point
+    std::vector<Dependency> after;
+    PointPtr point;
+};
+
+struct Stream {
+    int device = 0;
+    bool is_default = false; // waits for all blocking streams, and they wait for it
+    bool is_blocking = false;
+    int priority = 0;
+    std::deque<Work> work;
+    PointPtr last;   // of the last work put into the stream; null: none yet
+    Outcome failure; // permanent
+    bool is_served = false;
+    std::shared_ptr<Capture> capture;
+};
+using StreamPtr = std::shared_ptr<Stream>;
+
+class Workers {
+public:
+    explicit Workers(std::mutex &mutex) : mutex_(mutex) {}
+
+    // Starts threads, so that `streams` more streams can be served at once. Fails if the system
+    // refuses a thread.
+    Outcome prepare(size_t streams);
+    // Puts work behind the other work of `stream`. If the stream is idle and the work neither runs
+    // nor waits for anything, its point is reached at once. Fails if the system refuses a thread.
+    Outcome put(const StreamPtr &stream, Work work);
+    static Outcome wait(Lock &lock, const PointPtr &point);
+
+    void fail_work(uint64_t n, int32_t result) {
+        fails_in_ = n;
+        failure_ = result;
+    }
+
+private:
+    void work_for_ever();
+    void serve(const StreamPtr &stream, Lock &lock);
+    Outcome run(std::function<Outcome()> body, Lock &lock);
+    void come_by(Stream &stream, const Work &work, const Outcome &outcome);
+
+    std::mutex &mutex_;
+    std::condition_variable has_ready_;
+    std::deque<StreamPtr> ready_; // with work that may be able to run now
+    size_t served_ = 0;           // streams that have work
+    std::vector<ServiceThread> threads_;
+    uint64_t fails_in_ = 0;
+    int32_t failure_ = 0;
+};
+
+// ---- Captures and graphs
+
+struct Node {
+    std::function<Outcome()> run;
+    std::vector<size_t> after;
+    size_t lane = 0; // nodes of one stream share a lane
+};
+
+// An object of the program, which `destroy` ends when the last holder of the object is gone.
+struct UserObject {
+    UserObject() = default;
+    ~UserObject() {
+        if (destroy) destroy(object);
+    }
+    UserObject(const UserObject &) = delete;
+
+    qcclEmulatedHostFn_t destroy = nullptr;
+    void *object = nullptr;
+};
+using UserObjects = std::vector<std::shared_ptr<UserObject>>;
+
+struct Graph {
+    std::vector<Node> nodes;
+    UserObjects objects;
+    size_t lanes = 1;
+};
+
+struct GraphExec {
+    Graph graph;
+    PointPtr last; // last launch of the graph
+};
+
+// A stream's position in a capture: the nodes that its next node waits for.
+using Tips = std::vector<size_t>;
+
+class Capture {
+public:
+    Capture(const Stream *origin, qcclEmulatedCaptureMode_t mode, uint64_t number)
+        : number_(number), origin_(origin), mode_(mode), thread_(std::this_thread::get_id()) {
+        join(origin, {});
+    }
+
+    uint64_t number() const { return number_; }
+    void join(const Stream *stream, const Tips &tips);
+    void add(const Stream *stream, std::function<Outcome()> run);
+    // Returns a new empty object, which the caller fills in.
+    UserObject &add_object() {
+        objects_.push_back(std::make_shared<UserObject>());
+        return *objects_.back();
+    }
+    const Tips &tips(const Stream *stream) const { return lanes_.at(stream).tips; }
+
+    void spoil() { is_spoilt_ = true; }
+    bool is_spoilt() const { return is_spoilt_; }
+    // Returns true if a thread whose own mode is `own` must not wait for the GPU during the
+    // capture.
+    bool forbids(qcclEmulatedCaptureMode_t own) const;
+    // Returns an error if the calling thread may not end the capture on `stream`.
+    Outcome check_end(const Stream *stream) const;
+    // Fills `graph` with the nodes and moves the user objects to it. Fails if the capture is
+    // spoilt, or if a captured node does not lead back to the first stream; the capture then keeps
+    // the objects.
+    Outcome finish(Graph &graph);
+    UserObjects take_objects() { return std::exchange(objects_, {}); }
+
+private:
+    struct Lane {
+        size_t number = 0;
+        Tips tips;
+    };
+
+    const uint64_t number_;
+    const Stream *origin_;
+    qcclEmulatedCaptureMode_t mode_;
+    std::thread::id thread_;
+    bool is_spoilt_ = false;
+    std::vector<Node> nodes_;
+    UserObjects objects_;
+    std::map<const Stream *, Lane> lanes_;
+};
+
+// ---- The runtime
 
 // ---- State and calls
 

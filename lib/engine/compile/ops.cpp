@@ -2,7 +2,7 @@
 // memory to the outbox.
 #include "engine/compile/ops.hpp"
 
-#include "codec/payload.hpp"
+#include "codec/chunk.hpp"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 // into segments, and derives tasks, operations, dependencies and buffer sizes.
 #include "engine/compile/program.hpp"
 
-#include "base/sizes.hpp"
 #include "base/text.hpp"
+#include "base/types.hpp"
 #include "codec/chunk.hpp"
 #include "engine/compile/translate.hpp"
 #include "schedule/lower.hpp"

@@ -5,10 +5,8 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/sizes.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
-#include "engine/compile/chunking.hpp"
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/ops.hpp"
 #include "engine/compile/translate.hpp"

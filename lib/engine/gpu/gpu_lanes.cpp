@@ -1,5 +1,9 @@
-// Creates the lanes' streams and events, and follows tasks by their events.
+// Creates the lanes' streams and events, and follows tasks by their events. Recognizes a sum in a
+// run's steps: its first store, the additions, an optional division, and the step that takes the
+// sum. Turns each such sum, or else each operation, into a call of the launcher.
 #include "engine/gpu/gpu_lanes.hpp"
+
+#include <algorithm>
 
 namespace qccl {
 
@@ -68,6 +72,162 @@ void GpuLanes::drain() {
         lane->under_way.clear();
     }
     under_way_ = 0;
+}
+
+// ---- Folds
+
+namespace {
+
+bool is_coded(const TileStep &step) {
+    return step.what == Op::What::decode || step.what == Op::What::decode_add ||
+           step.what == Op::What::encode;
+}
+
+// Returns true if the step starts a new accumulator.
+bool begins_sum(const TileContext &context, const TileStep &step) {
+    const bool stores = step.what == Op::What::copy || step.what == Op::What::decode;
+    return stores && step.dst_type == accumulator_of(context.type);
+}
+
+bool adds_to(const TileStep &step, const std::byte *sum) {
+    return step.dst == sum && (step.what == Op::What::reduce || step.what == Op::What::decode_add);
+}
+
+bool takes(const TileStep &step, const std::byte *sum) {
+    return step.src == sum && (step.what == Op::What::copy || step.what == Op::What::encode);
+}
+
+// Returns true if all of the step's values have codes, or none has.
+bool is_uniform(const TileContext &context, const TileStep &step) {
+    if (!is_coded(step)) return true;
+    const ChunkRange chunk = chunk_of(context, step);
+    return chunk.codec->is_plain() || chunk.layout->coded == context.count;
+}
+
+// Redirects later readers of the sum to what the sink stored, so that the sum needs no memory.
+// Returns false, and changes nothing, if a later step needs the sum itself or would miss what the
+// sink's store lost.
+bool release_sum(const TileStep &sink, const std::byte *sum, std::span<TileStep> later) {
+    const auto is_sum_read = [=](const TileStep &step) {
+        return step.src == sum || (step.dst == sum && step.what != Op::What::encode);
+    };
+    const auto may_read_sink = [&](const TileStep &step) {
+        return step.what == Op::What::copy && step.dst != sum && sink.what == Op::What::copy &&
+               step.dst_type == sink.dst_type;
+    };
+    // A later sum may use the same tile, so the search ends where it begins.
+    const auto end = std::ranges::find_if(later, [=](const TileStep &step) {
+        return step.dst == sum && (step.what == Op::What::copy || step.what == Op::What::decode);
+    });
+    const std::span<TileStep> readers(later.begin(), end);
+    if (!std::ranges::all_of(readers, [&](const TileStep &step) {
+            return !is_sum_read(step) || may_read_sink(step);
+        }))
+        return false;
+    for (TileStep &step : readers) {
+        if (step.src != sum) continue;
+        step.src = sink.dst;
+        step.src_type = sink.dst_type;
+        step.src_stride = sink.dst_stride;
+    }
+    return true;
+}
+
+} // namespace
+
+ChunkRange chunk_of(const TileContext &context, const TileStep &step) {
+    return {.codec = step.codec ? step.codec : context.codec,
+            .layout = step.layout ? step.layout : context.layout,
+            .type = context.type,
+            .whole = context.count,
+            .begin = 0,
+            .count = context.count};
+}
+
+std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileStep> steps) {
+    if (!begins_sum(context, steps[0])) return std::nullopt;
+    const std::byte *const sum = steps[0].dst;
+    FoundFold fold;
+    size_t at = 0;
+    const auto is_source = [&] { return at == 0 || adds_to(steps[at], sum); };
+    for (; at < steps.size() && is_source(); at++) {
+        if (fold.source_count == fold.sources.size() || !is_uniform(context, steps[at]))
+            return std::nullopt;
+        fold.sources[fold.source_count++] = &steps[at];
+    }
+    if (at < steps.size() && steps[at].what == Op::What::divide && steps[at].dst == sum) {
+        fold.divides = true;
+        at++;
+    }
+    fold.steps = at;
+    const bool is_tile = steps[0].dst_stride == 0;
+    if (!is_tile) return at > 1 ? std::optional(fold) : std::nullopt;
+    if (at == steps.size() || !takes(steps[at], sum) || !is_uniform(context, steps[at]))
+        return std::nullopt;
+    fold.sink = &steps[at];
+    fold.steps++;
+    if (fold.sink->what == Op::What::encode) {
+        const ChunkRange chunk = chunk_of(context, *fold.sink);
+        if (!KernelLauncher::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;
+    }
+    if (!release_sum(*fold.sink, sum, steps.subspan(fold.steps))) return std::nullopt;
+    return fold;
+}
+
+// ---- Launches
+
+static Done launch_step(KernelLauncher &launcher, const TileContext &context,
+                        const TileStep &step) {
+    const DataType sum_type = accumulator_of(context.type);
+    const ChunkRange chunk = chunk_of(context, step);
+    switch (step.what) {
+    case Op::What::copy:
+        if (step.dst == step.src && step.dst_type == step.src_type) return {}; // in-place
+        return launcher.copy(step.dst_type, step.dst, step.src_type, step.src, context.count);
+    case Op::What::reduce:
+        return launcher.reduce(context.op, sum_type, step.dst, step.src_type, step.src,
+                               context.count);
+    case Op::What::divide: return launcher.divide(sum_type, step.dst, context.count, context.ranks);
+    case Op::What::encode:
+        return launcher.encode(chunk, step.noise, step.src_type, step.src, step.dst);
+    case Op::What::decode: return launcher.decode(chunk, step.src, step.dst_type, step.dst);
+    case Op::What::decode_add: return launcher.decode_add(chunk, context.op, step.src, step.dst);
+    case Op::What::write_header: break; // the host writes headers
+    }
+    return {};
+}
+
+static Done launch_fold(KernelLauncher &launcher, const TileContext &context,
+                        const FoundFold &found) {
+    std::array<ChunkRange, KernelLauncher::most_sources> chunks;
+    std::array<KernelLauncher::Source, KernelLauncher::most_sources> sources;
+    for (size_t i = 0; i < found.source_count; i++) {
+        const TileStep &step = *found.sources[i];
+        chunks[i] = chunk_of(context, step);
+        const bool is_coded = step.what == Op::What::decode || step.what == Op::What::decode_add;
+        sources[i] = {
+            .chunk = is_coded ? &chunks[i] : nullptr, .type = step.src_type, .at = step.src};
+    }
+    const KernelLauncher::Sum sum{.op = context.op,
+                                  .divisor = found.divides ? context.ranks : 1,
+                                  .sources = {sources.data(), found.source_count},
+                                  .count = context.count};
+    const TileStep &sink = found.sink ? *found.sink : *found.sources[0];
+    if (sink.what == Op::What::encode)
+        return launcher.fold(sum, chunk_of(context, sink), sink.noise, sink.dst);
+    return launcher.fold(sum, accumulator_of(context.type), sink.dst_type, sink.dst);
+}
+
+// Each step reads what the step before wrote, so they cannot share a launch.
+Done launch_steps(KernelLauncher &launcher, const TileContext &context, std::span<TileStep> steps) {
+    while (!steps.empty()) {
+        const auto fold = find_fold(context, steps);
+        QCCL_TRY(fold ? launch_fold(launcher, context, *fold)
+                      : launch_step(launcher, context, steps[0]));
+        QCCL_TRY(launcher.flush());
+        steps = steps.subspan(fold ? fold->steps : 1);
+    }
+    return {};
 }
 
 } // namespace qccl

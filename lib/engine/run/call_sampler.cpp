@@ -2,7 +2,7 @@
 // and sums the errors.
 #include "engine/run/call_sampler.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "codec/chunk.hpp"
 
 #include <algorithm>

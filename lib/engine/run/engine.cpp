@@ -2,8 +2,8 @@
 // call. Converts ticks to nanoseconds by the two clocks' progress since the counters were made.
 #include "engine/run/engine.hpp"
 
-#include "base/sizes.hpp"
 #include "base/text.hpp"
+#include "base/types.hpp"
 #include "engine/run/interpreter.hpp"
 
 #include <algorithm>

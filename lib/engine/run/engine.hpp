@@ -13,7 +13,6 @@
 #include "engine/run/gpu_fast_path.hpp"
 #include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
-#include "engine/run/store_choice.hpp"
 #include "transport/transport.hpp"
 
 #include <array>

@@ -1,7 +1,7 @@
 // Builds the fast-path form of a program, and runs it over the transport's eager slots on the host.
 #include "engine/compile/fast_path.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 #include "engine/compile/program.hpp"

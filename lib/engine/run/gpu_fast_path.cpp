@@ -2,10 +2,10 @@
 // host if a barrier fails.
 #include "engine/run/gpu_fast_path.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "engine/compile/program.hpp"
-#include "engine/gpu/gpu_steps.hpp"
+#include "engine/gpu/gpu_lanes.hpp"
 #include "engine/run/step_trace.hpp"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "device/device.hpp"
-#include "engine/compile/chunking.hpp"
 #include "engine/compile/fast_path.hpp"
+#include "engine/compile/translate.hpp"
 #include "engine/gpu/gpu_lanes.hpp"
 
 #include <array>

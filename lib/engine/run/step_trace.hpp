@@ -7,7 +7,7 @@
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/program.hpp"
 #include "record/call_descriptor.hpp"
-#include "trace/call_tracer.hpp"
+#include "trace/recorder.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include "engine/run/task_executor.hpp"
 
 #include "codec/codec.hpp"
-#include "engine/gpu/gpu_steps.hpp"
+#include "engine/gpu/gpu_lanes.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 // something happens that they may have waited for.
 #include "plan/simulator/simulator.hpp"
 
-#include "base/sizes.hpp"
+#include "base/types.hpp"
 #include "plan/simulator/fabric.hpp"
 
 #include <algorithm>

@@ -1,3 +1,17 @@
+// Discovers the machine that this process runs on with hwloc and, if wanted, the links between its
+// GPUs with their drivers. Communicator creation and the tools use it. hwloc's first load in a
+// process takes 10 to 50 ms, most of it for plugins. Any thread may call the functions; they block,
+// and leave the binding of threads alone.
+//
+// Finds the links between this machine's GPUs by their drivers. Communicator creation and the tools
+// use it. Any thread may call it.
+//
+// Links between AMD's GPUs stand in sysfs, where Linux's driver (KFD) lists them: a few small files
+// for each GPU are read, and no GPU is touched. Links between NVIDIA's GPUs come from NVIDIA's
+// management library (NVML), which is loaded when it is needed, so that QCCL does not depend on it.
+// No context is opened, but the driver wakes the GPUs, which can take seconds if nothing keeps them
+// awake.
+//
 // Lists the ports that lead from this machine to others, and their rates, from Linux's sysfs, and
 // adds them to the machine's graph. Communicator creation and the tools use it. It reads a few
 // small files for each port; any thread may call it.
@@ -5,11 +19,52 @@
 
 #include "base/settings.hpp"
 #include "topology/graph.hpp"
+#include "topology/machine_graph.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace qccl {
+
+struct DiscoveredMachine {
+    Graph graph; // vertex 0 is the machine; NICs have no link to a network
+    // A sentence for the user if hwloc has failed; the graph is then one package with one NUMA node
+    // of the processors that the calling thread may run on. Otherwise empty.
+    std::string warning = {};
+    // What the environment tells hwloc to read instead of this machine, "HWLOC_XMLFILE=/tmp/m.xml".
+    // Otherwise empty.
+    std::string instead_of_hardware = {};
+};
+
+// hwloc opens no GPU. NVIDIA's driver wakes the GPUs whose links it is asked for, which can take
+// seconds. No driver is asked if hwloc reads something other than the machine.
+enum class GpuLinks : uint8_t { left_out, asked_for };
+
+// Discovers the machine and never fails: see DiscoveredMachine::warning. hwloc also reads its own
+// variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
+DiscoveredMachine discover_machine(GpuLinks links);
+
+// Returns the processors that the calling thread may run on.
+CpuSet allowed_cpus();
+
+// Returns the version of hwloc that this library was built with, such as "2.9.0".
+std::string hwloc_version();
+
+// ---- AMD
+
+// Returns nothing if there is no such driver. `root` is put before /sys; tests have a tree of their
+// own.
+GpuDetails find_xgmi(const std::string &root = "/");
+
+// ---- NVIDIA
+
+inline constexpr const char *nvml_library = "libnvidia-ml.so.1";
+
+// Returns the links of the GPUs with these bus ids. Returns nothing if there is no such library,
+// and leaves out GPUs that the library does not know.
+GpuDetails find_nvlinks(const std::vector<std::string> &bus_ids,
+                        const char *library = nvml_library);
 
 // A network interface ("eth0") or a port of an RDMA device ("mlx5_0", number 1).
 struct NetworkPort {
