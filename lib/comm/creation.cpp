@@ -446,7 +446,7 @@ create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach 
     auto resources = exception_boundary([&] {
         return open_local_resources(implementations, bootstrap.rank(), comm_config, env_settings);
     });
-    QCCL_TRY(creation.exchange().conclude(outcome(resources)));
+    if (!resources) return creation.exchange().conclude(resources.error()).error();
     QCCL_TRY(creation.compare(*resources));
 
     auto comm = exception_boundary([&] { return creation.assemble(*resources, siblings, origin); });

@@ -1,4 +1,4 @@
-// Implements the exchange of each rank's status before an all-gather, the comparison of settings,
+// Implements the exchange of each rank's status with each all-gather, the comparison of settings,
 // and what creation derives from all ranks' digests. Fills this rank's SettingsDigest from its
 // config and settings.
 #include "comm/creation_exchange.hpp"
@@ -21,18 +21,25 @@ namespace qccl {
 
 namespace {
 
+// What a rank sends at each step. A rank that has failed takes part in the others' next step
+// without knowing what that step is, so all steps send equally many bytes. A longer text is cut.
 struct StatusNote {
-    uint64_t bytes = 0; // of the all-gather that follows; 0: none
+    uint64_t bytes = 0; // of the all-gather; 0: none
     int32_t code = 0;
     int32_t rank = Error::no_rank; // at fault, if the sender knows the rank
     int64_t expected = 0, got = 0;
-    char text[sizeof(Error::text)] = {};
+    char text[208] = {};
+    std::byte data[StatusAllGather::most_in_one] = {};
 };
 static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
+static_assert(sizeof(SettingsDigest) <= StatusAllGather::most_in_one, "one all-gather is enough");
 
-StatusNote note_of(const Done &mine, uint64_t bytes) {
+StatusNote note_of(const Done &mine, const void *data, uint64_t bytes) {
     StatusNote note{.bytes = bytes};
-    if (mine) return note;
+    if (mine) {
+        if (bytes <= sizeof note.data && bytes != 0) std::memcpy(note.data, data, bytes);
+        return note;
+    }
     const Error &error = mine.error();
     note.code = static_cast<int32_t>(error.code);
     note.rank = error.rank;
@@ -44,33 +51,32 @@ StatusNote note_of(const Done &mine, uint64_t bytes) {
 
 // The error that `rank` has reported. The rank at fault is the one that the note names, or else
 // `rank` itself.
-Error heard(StatusNote note, uint32_t rank) {
-    note.text[sizeof note.text - 1] = 0;
+Error error_of(const StatusNote &note, uint32_t rank) {
+    const std::string text(note.text, strnlen(note.text, sizeof note.text - 1));
     char who[24];
     snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
     // Some sentences already begin with the rank.
-    const bool says_who = std::string_view(note.text).starts_with(who);
-    Error error = Error::make(Code::remote_error, "%s%.200s", says_who ? "" : who, note.text);
+    const bool says_who = text.starts_with(who);
+    Error error = Error::make(Code::remote_error, "%s%.200s", says_who ? "" : who, text.c_str());
     return error.at_rank(note.rank == Error::no_rank ? int64_t{rank} : note.rank)
         .compared(note.expected, note.got);
 }
 
 } // namespace
 
-Done StatusAllGather::agree(const Done &mine, uint64_t bytes) {
-    const StatusNote note = note_of(mine, bytes);
+Done StatusAllGather::agree(const Done &mine, const void *data, void *all, uint64_t bytes) {
+    const StatusNote note = note_of(mine, data, bytes);
     std::vector<StatusNote> notes(bootstrap_.size());
     if (const Done done = bootstrap_.all_gather(&note, notes.data(), sizeof note); !done) {
         is_over_ = true;
         return mine ? done : mine;
     }
-    if (!mine) is_over_ = true;
-    QCCL_TRY(mine);
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
         if (notes[rank].code != 0) {
             is_over_ = true;
-            return heard(notes[rank], rank);
+            return rank == bootstrap_.rank() ? mine : error_of(notes[rank], rank);
         }
+        if (!mine) continue; // the others' bytes belong to a step that this rank does not know
         if (notes[rank].bytes == bytes) continue;
         is_over_ = true;
         return Error::make(Code::mismatch,
@@ -79,11 +85,15 @@ Done StatusAllGather::agree(const Done &mine, uint64_t bytes) {
                            rank, notes[rank].bytes, bootstrap_.rank(), bytes)
             .at_rank(rank);
     }
+    if (bytes == 0 || bytes > most_in_one) return {};
+    for (size_t rank = 0; rank < notes.size(); rank++)
+        std::memcpy(static_cast<std::byte *>(all) + rank * bytes, notes[rank].data, bytes);
     return {};
 }
 
 Done StatusAllGather::all_gather(const void *mine, void *all, size_t bytes) {
-    QCCL_TRY(agree({}, bytes));
+    QCCL_TRY(agree({}, mine, all, bytes));
+    if (bytes <= most_in_one) return {};
     const Done done = bootstrap_.all_gather(mine, all, bytes);
     if (!done) is_over_ = true;
     return done;
@@ -91,7 +101,7 @@ Done StatusAllGather::all_gather(const void *mine, void *all, size_t bytes) {
 
 Done StatusAllGather::conclude(const Done &mine) {
     if (is_over_) return mine;
-    return agree(mine, 0);
+    return agree(mine, nullptr, nullptr, 0);
 }
 
 // ---- What must agree

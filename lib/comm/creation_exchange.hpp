@@ -1,6 +1,6 @@
 // What ranks exchange when they create a communicator. Used by creation.
-// StatusAllGather is an all-gather that no rank leaves half-way. Before each one the ranks exchange
-// their status, so that all ranks learn of a failure at their next exchange instead of waiting for
+// StatusAllGather is an all-gather that no rank leaves half-way. Each one carries the status of
+// every rank, so that all ranks learn of a failure at their next exchange instead of waiting for
 // the rank that has failed. One thread uses it, and it blocks until all ranks have come.
 // ProtocolOffer and SettingsDigest hold what the ranks must agree on. The first disagreement gives
 // a sentence that is the same on every rank. They and their functions are pure, and any thread may
@@ -30,7 +30,9 @@ public:
     explicit StatusAllGather(Bootstrap &bootstrap) : bootstrap_(bootstrap) {}
 
     // Gathers `bytes` bytes from each rank, equal on all ranks. If another rank has concluded with
-    // an error, returns that error (remote_error).
+    // an error, returns that error (remote_error). Takes one all-gather of the bootstrap for up to
+    // most_in_one bytes, and two for more.
+    static constexpr size_t most_in_one = 1536;
     Done all_gather(const void *mine, void *all, size_t bytes);
     // Returns the value that rank 0 gives; other ranks' values are ignored.
     template <class Data> Result<Data> of_rank_0(const Data &mine) {
@@ -38,13 +40,14 @@ public:
         QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
         return all.front();
     }
-    // Tells all ranks how this rank has fared since the last exchange, and returns the first
-    // failure of any rank. After an error of all_gather every rank knows already, and this only
-    // returns `mine`.
+    // Tells all ranks how this rank has fared since the last exchange, and returns the failure of
+    // the lowest rank that has failed. After an error of all_gather every rank knows already, and
+    // this only returns `mine`.
     Done conclude(const Done &mine);
 
 private:
-    Done agree(const Done &mine, uint64_t bytes);
+    // Exchanges the status of all ranks and, if they fit, the bytes of an all-gather.
+    Done agree(const Done &mine, const void *data, void *all, uint64_t bytes);
 
     Bootstrap &bootstrap_;
     bool is_over_ = false; // all ranks know of a failure
@@ -54,7 +57,7 @@ private:
 
 // Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
 // Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 2, newest_protocol = 2;
+inline constexpr uint32_t oldest_protocol = 3, newest_protocol = 3;
 
 // The first bytes that ranks exchange; their layout never changes.
 struct ProtocolOffer {

@@ -17,12 +17,6 @@ namespace qccl {
 
 namespace {
 
-// Returns the rank's own error in the words in which all ranks report it.
-Error error_of(uint32_t rank, const Error &error) {
-    Error named = Error::make(error.code, "rank %u: %s", rank, error.text);
-    return named.at_rank(rank).compared(error.expected, error.got);
-}
-
 Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint32_t rank) {
     const struct {
         const char *what;
@@ -54,6 +48,12 @@ SegmentShape shape_of(const TransportOptions &options) {
             .record_bytes = record_bytes(options.size)};
 }
 
+Done RankOutcome::of_rank(uint32_t rank) const {
+    if (has_failed == 0) return {};
+    Error named = Error::make(error.code, "rank %u: %s", rank, error.text);
+    return named.at_rank(rank).compared(error.expected, error.got);
+}
+
 Result<PeerInfoTable> PeerInfoTable::gather(PeerInfo mine, const AllGather &all_gather,
                                             std::vector<uint32_t> hosts) {
     mine.pid = getpid();
@@ -78,7 +78,7 @@ Result<PeerInfoTable> PeerInfoTable::gather(PeerInfo mine, const AllGather &all_
                        peer)
                 .at_rank(peer);
     for (uint32_t peer = 0; peer < peer_info.size(); peer++)
-        if (all[peer].has_failed) return error_of(peer, all[peer].failure);
+        QCCL_TRY(all[peer].outcome.of_rank(peer));
     QCCL_TRY(peer_info.check_users());
     for (uint32_t peer = 0; peer < peer_info.size(); peer++)
         QCCL_TRY(check_shape(all[0].shape, all[peer].shape, peer));
@@ -186,16 +186,12 @@ double PeerInfoTable::ranks_per_core() const {
 }
 
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {
-    struct Outcome {
-        uint64_t has_failed = 0;
-        Error error;
-    } outcome;
-    if (!mine) outcome = {1, mine.error()};
-    std::vector<Outcome> all(size);
+    RankOutcome outcome;
+    if (!mine) outcome.fail(mine.error());
+    std::vector<RankOutcome> all(size);
     if (const Done gathered = all_gather(&outcome, all.data(), sizeof outcome); !gathered)
         return mine ? gathered : mine; // this rank's own error says more
-    for (uint32_t peer = 0; peer < size; peer++)
-        if (all[peer].has_failed) return error_of(peer, all[peer].error);
+    for (uint32_t peer = 0; peer < size; peer++) QCCL_TRY(all[peer].of_rank(peer));
     return {};
 }
 

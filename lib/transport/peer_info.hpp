@@ -17,6 +17,19 @@ namespace qccl {
 // Returns the shape of the segments that the options ask for.
 SegmentShape shape_of(const TransportOptions &options);
 
+// How one rank has fared in a step of creation. Travels as bytes.
+struct RankOutcome {
+    uint64_t has_failed = 0;
+    Error error; // valid if `has_failed`
+
+    void fail(const Error &own) {
+        has_failed = 1;
+        error = own;
+    }
+    // Returns the error in the words in which all ranks report it.
+    Done of_rank(uint32_t rank) const;
+};
+
 // The properties of one rank. Travels as bytes.
 struct PeerInfo {
     static constexpr uint64_t our_magic =
@@ -32,16 +45,10 @@ struct PeerInfo {
     // Free memory in bytes, which all segments of the host share. Every rank reports the same
     // memory as it sees it.
     uint64_t free_bytes = UINT64_MAX;
-    uint64_t has_failed = 0;
-    Error failure;              // valid if `has_failed`
+    RankOutcome outcome;
     std::byte contact[64] = {}; // the transport's own data
     SocketBell::Name bell{};    // if ranks are on several hosts
     uint64_t session = 0;       // random, almost surely unique; rank 0's counts
-
-    void fail(const Error &error) {
-        has_failed = 1;
-        failure = error;
-    }
 };
 
 class PeerInfoTable {

@@ -242,7 +242,8 @@ struct TransportOptions {
 // Creates an shm transport: the ranks of one host are processes, or threads that behave like
 // separate processes. The memory is one memfd per rank, passed over a socket, so that the memory
 // never has a name. Messages between hosts go over a network. All ranks call this; it blocks until
-// all have.
+// all have. If all ranks are on one host, an error may be this rank's alone, and the caller tells
+// the other ranks; otherwise all ranks return the same error.
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather);
 // Creates an inproc transport: all ranks are threads of one process, with the same eager slots,

@@ -50,7 +50,7 @@ static SocketBell make_bell(const TransportOptions &options, PeerInfo &info) {
     if (options.hosts.empty()) return {};
     auto bell = SocketBell::make();
     if (!bell) {
-        info.fail(bell.error());
+        info.outcome.fail(bell.error());
         return {};
     }
     info.bell = bell->name();
@@ -238,6 +238,12 @@ struct ClaimedSegment {
     PlainOverflow overflow{};
 };
 
+// What a rank gives the others; the ranks are threads, so the address serves all of them.
+struct SegmentOffer {
+    ClaimedSegment *segment = nullptr;
+    RankOutcome outcome = {};
+};
+
 std::shared_ptr<const void> hold(ClaimedSegment *segment) {
     return std::shared_ptr<ClaimedSegment>(segment, [](ClaimedSegment *held) {
         if (held->claims.fetch_sub(1, std::memory_order_acq_rel) == 1) delete held;
@@ -264,31 +270,38 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     PeerInfo info;
     info.shape = shape;
     SocketBell bell = make_bell(options, info);
-    if (!memory) info.fail(memory.error());
+    if (!memory) info.outcome.fail(memory.error());
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
     auto records = make_records(options, peer_info);
-    QCCL_TRY(gather_done(outcome(records), options.size, all_gather));
 
     Segment(memory->base(), shape).format();
-    auto *const mine = new ClaimedSegment{std::move(*memory), options.size, std::move(*records)};
-    std::vector<ClaimedSegment *> all(options.size);
-    QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
+    // A rank without a record offers its segment, too, because the others claim all or none.
+    SegmentOffer mine{.segment =
+                          new ClaimedSegment{std::move(*memory), options.size,
+                                             records ? std::move(*records) : FlightRecorderFile()}};
+    if (!records) mine.outcome.fail(records.error());
+    std::vector<SegmentOffer> offers(options.size);
+    QCCL_TRY(all_gather(&mine, offers.data(), sizeof mine));
 
     std::vector<LocalSegment> local;
     std::vector<std::shared_ptr<const void>> others; // remote ranks' segments, held but not read
     for (uint32_t peer = 0; peer < options.size; peer++) {
-        std::shared_ptr<const void> keeper = hold(all[peer]);
+        ClaimedSegment &segment = *offers[peer].segment;
+        std::shared_ptr<const void> keeper = hold(&segment);
         if (peer_info.is_local(options.rank, peer))
-            local.push_back({all[peer]->memory.base(), std::move(keeper),
-                             view_plain_overflow(all[peer]->overflow)});
+            local.push_back(
+                {segment.memory.base(), std::move(keeper), view_plain_overflow(segment.overflow)});
         else
             others.push_back(std::move(keeper));
     }
+    for (uint32_t peer = 0; peer < options.size; peer++)
+        QCCL_TRY(offers[peer].outcome.of_rank(peer));
     QCCL_TRY(PeerTable peer_table,
              make_peer_table(peer_info, options.rank, std::move(bell), std::move(local)));
     auto transport = std::make_unique<SharedTransport>(
         "inproc", std::move(peer_table), LivenessMonitor(), peer_info,
-        all[0]->records.recorder(options.rank, record_owner(options, peer_info), {}), options);
+        offers[0].segment->records.recorder(options.rank, record_owner(options, peer_info), {}),
+        options);
     if (!options.hosts.empty())
         QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
@@ -410,7 +423,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     info.free_bytes = free_memory_of(options)();
     SocketBell bell = make_bell(options, info);
     if (!door)
-        info.fail(door.error());
+        info.outcome.fail(door.error());
     else
         std::memcpy(info.contact, &door->server.address(), sizeof(FdExchangeAddress));
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
@@ -419,7 +432,9 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
     auto all = exchange(std::move(*door), std::move(*mine), peer_info, options);
     auto recorder = make_recorder(options, peer_info); // last: no other step needs it
-    QCCL_TRY(gather_done(all ? outcome(recorder) : outcome(all), options.size, all_gather));
+    const Done ready = all ? outcome(recorder) : outcome(all);
+    // With one host this is the last step, and the caller tells the other ranks.
+    QCCL_TRY(options.hosts.empty() ? ready : gather_done(ready, options.size, all_gather));
 
     QCCL_TRY(PeerTable peer_table,
              make_peer_table(peer_info, options.rank, std::move(bell), std::move(all->local)));

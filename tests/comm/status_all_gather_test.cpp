@@ -39,6 +39,30 @@ static void values_come_in_rank_order() {
     for (const Done &done : dones) CHECK_OK(done);
 }
 
+// One more byte than travels with the status takes a second all-gather.
+static void values_of_any_size_arrive() {
+    for (const size_t bytes : {StatusAllGather::most_in_one, StatusAllGather::most_in_one + 1}) {
+        const auto dones = run(3, [&](uint32_t rank, StatusAllGather &exchange) -> Done {
+            const std::vector<uint8_t> mine(bytes, static_cast<uint8_t>(rank + 1));
+            std::vector<uint8_t> all(3 * bytes);
+            QCCL_TRY(exchange.all_gather(mine.data(), all.data(), bytes));
+            for (size_t i = 0; i < all.size(); i++) CHECK_EQ(uint64_t{all[i]}, i / bytes + 1);
+            return exchange.conclude({});
+        });
+        for (const Done &done : dones) CHECK_OK(done);
+    }
+}
+
+static void of_two_failures_all_ranks_return_the_lowest_rank_s() {
+    const auto dones = run(3, [](uint32_t rank, StatusAllGather &exchange) -> Done {
+        if (rank == 0) return exchange.conclude({});
+        return exchange.conclude(Error::make(Code::system_error, "reason %u", rank));
+    });
+    CHECK_EQ(std::string(dones[0].error().text), "rank 1: reason 1");
+    CHECK_EQ(std::string(dones[1].error().text), "reason 1");
+    CHECK_EQ(std::string(dones[2].error().text), "rank 1: reason 1");
+}
+
 static void a_failure_is_heard_in_the_middle_of_the_others_work() {
     const auto dones = run(3, [](uint32_t rank, StatusAllGather &exchange) -> Done {
         if (rank == 1) {
@@ -91,6 +115,8 @@ static void a_rank_that_vanishes_ends_it() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(values_come_in_rank_order),
+        QTEST(values_of_any_size_arrive),
+        QTEST(of_two_failures_all_ranks_return_the_lowest_rank_s),
         QTEST(a_failure_is_heard_in_the_middle_of_the_others_work),
         QTEST(a_rank_is_not_named_twice),
         QTEST(different_work_is_noticed),

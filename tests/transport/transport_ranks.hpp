@@ -7,8 +7,10 @@
 #include "tests/kit/qtest.hpp"
 
 #include "transport/network.hpp"
+#include "transport/peer_info.hpp"
 #include "transport/transport.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -16,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <sched.h>
+#include <string_view>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
@@ -164,8 +167,26 @@ struct Rank {
         const auto all_gather = [this](const void *mine, void *all, size_t bytes) {
             return meeting.all_gather(rank, mine, all, bytes);
         };
-        return are_processes(kind) ? create_shm_transport(options, all_gather)
-                                   : create_inproc_transport(options, all_gather);
+        auto made = are_processes(kind) ? create_shm_transport(options, all_gather)
+                                        : create_inproc_transport(options, all_gather);
+        if (kind == Kind::shm) QCCL_TRY(tell_all(outcome(made), all_gather));
+        return made;
+    }
+
+    // The caller of create_shm_transport tells all ranks of the last step's error; the errors of
+    // earlier steps are the same on all ranks.
+    qccl::Done tell_all(const qccl::Done &mine, const qccl::AllGather &all_gather) const {
+        qccl::RankOutcome own;
+        if (!mine) own.fail(mine.error());
+        std::vector<qccl::RankOutcome> all(size);
+        QCCL_TRY(all_gather(&own, all.data(), sizeof own));
+        const auto is_alike = [&](const qccl::RankOutcome &each) {
+            return each.has_failed == own.has_failed &&
+                   std::string_view(each.error.text) == own.error.text;
+        };
+        if (std::ranges::all_of(all, is_alike)) return mine;
+        for (uint32_t peer = 0; peer < size; peer++) QCCL_TRY(all[peer].of_rank(peer));
+        return {};
     }
 };
 
