@@ -1,6 +1,7 @@
 """A step of the translated program: a C++ function, and the numbers that it is called with. Steps of
 the same text share a function."""
 import dataclasses
+import functools
 import re
 
 from operand import NULL, Operand
@@ -92,4 +93,9 @@ def _signed(kind, operand, value):
 
 
 def mentions(word, expressions):
-    return any(re.search(rf"\b{word}\b", expression) for expression in expressions)
+    return any(_mentions(word, expression) for expression in expressions)
+
+
+@functools.cache  # the tables have few expressions, and programs have many instructions of each
+def _mentions(word, expression):
+    return re.search(rf"\b{word}\b", expression) is not None

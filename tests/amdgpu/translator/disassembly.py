@@ -7,6 +7,7 @@ import subprocess
 _LINE = re.compile(r"^\t(\S+)\s*(.*?)\s*// ([0-9A-F]{12}): ((?:[0-9A-F]{8} ?)+)")
 _FORM = re.compile(r"(_e32|_e64)?(_dpp8?|_sdwa)?$")
 _MODIFIER = re.compile(r"^(\w+):(\S+)$")
+_BRACKET = re.compile(r"[\[(]")
 
 
 @dataclasses.dataclass
@@ -68,6 +69,9 @@ def _split(text):
 
 
 def _between_commas(text):
+    if not _BRACKET.search(text):
+        yield from (part for part in text.split(",") if part.strip())
+        return
     depth, part = 0, ""
     for letter in text:
         depth += {"[": 1, "(": 1, "]": -1, ")": -1}.get(letter, 0)

@@ -1,5 +1,6 @@
 """An operand as it is printed: a register, some registers, a constant, with what is done to its value."""
 import dataclasses
+import functools
 import re
 import struct
 
@@ -14,7 +15,7 @@ _REGISTER = re.compile(r"^(v|a|s|ttmp)(?:(\d+)(?:\.([lh]))?|\[(\d+):(\d+)\])$")
 _FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Operand:
     kind: str  # "v": vector registers, "s": scalar registers, "k": a constant, "off": none
     number: int = 0
@@ -25,6 +26,7 @@ class Operand:
     extend: bool = False  # the sign of a part of a register
 
     @classmethod
+    @functools.cache  # programs have few operands, each many times
     def parse(cls, text):
         flags = {}
         while True:

@@ -55,9 +55,9 @@ _MODES = {
 
 def of_modifiers(modifiers):
     """(pattern, the other modifiers), or None where there is no pattern."""
-    modes = [name for name in _MODES if name in modifiers]
-    if not modes:
+    if _MODES.keys().isdisjoint(modifiers):
         return None
+    modes = [name for name in _MODES if name in modifiers]
     others = dict(modifiers)
     text = others.pop(modes[0])
     numbers = [int(number) for number in re.findall(r"\d+", text)]

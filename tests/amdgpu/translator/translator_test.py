@@ -157,7 +157,7 @@ class Tables(unittest.TestCase):
         for number, step in enumerate(steps):
             lines.append(f"void step_{number}([[maybe_unused]] Wave &w, [[maybe_unused]] const Step &s) {{\n{step.body}\n}}")
         lines.append("}")
-        done = subprocess.run([*COMPILER, "-std=c++20", "-fsyntax-only", "-I", HERE, "-x", "c++", "-"],
+        done = subprocess.run([*COMPILER, "-std=c++20", "-fsyntax-only", "-I", HERE.parent, "-x", "c++", "-"],
                               input="\n".join(lines), capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr[:4000])
 

@@ -4,6 +4,7 @@ usage: translate.py OBJDUMP CODE_OBJECT NAME OUTPUT     NAME: of the constant th
 
 An instruction that the translator does not have ends the program that comes to it; such instructions are listed by name.
 """
+import gc
 import pathlib
 import sys
 
@@ -130,6 +131,7 @@ def _emit_data(program):
 
 
 def main(objdump, path, name, output):
+    gc.disable()  # a translation makes millions of objects and no cycles
     program = Program(CodeObject(path), disassembly.disassemble(objdump, path))
     pathlib.Path(output).write_text("".join(emit(program, name)))
 
