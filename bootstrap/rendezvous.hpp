@@ -1,18 +1,17 @@
-// What both ends of a rendezvous share: sockets, and the Channel, a non-blocking TCP connection
-// with a receive buffer and a send queue, which does not interpret the bytes. Below them stand the
-// functions that serve or join a rendezvous whose endpoints and secret are known. The unique-id and
-// environment bootstraps use them. Joining blocks; serving runs on a thread of its own. One thread
-// at a time may use a Channel.
+// The two ends of a rendezvous and what they share: sockets, and the Channel, a non-blocking TCP
+// connection with a receive buffer and a send queue, which does not interpret the bytes. Below them
+// stand the functions that serve or join a rendezvous whose endpoints and secret are known. The
+// unique-id and environment bootstraps use them. Joining blocks; serving runs on a thread of its
+// own. One thread at a time may use a Channel.
 //
-// The first part of a rank's side of the rendezvous: the attempt to join (how long it lasts, and
-// the sentence that tells the user what keeps the rank out) and the handshake with the server
-// (connect, check that the server holds the secret, prove the same). join_rendezvous() and
-// ask_for_room() use it. JoinAttempt opens no connection and does not block; introduce() and
-// wait_until() block, at most until the attempt's deadline. One thread at a time may use an
-// attempt.
+// A rank's side begins with the attempt to join (how long it lasts, and the sentence that tells the
+// user what keeps the rank out) and the handshake with the server (connect, check that the server
+// holds the secret, prove the same); join_rendezvous() and ask_for_room() use both. JoinAttempt
+// opens no connection and does not block; introduce() and wait_until() block, at most until the
+// attempt's deadline. One thread at a time may use an attempt.
 //
-// The server of a rendezvous. One background thread, which serve_rendezvous() starts, owns all its
-// state and never blocks on a single peer. No other thread calls it.
+// RendezvousServer is the server's side. One background thread, which serve_rendezvous() starts,
+// owns all its state and never blocks on a single peer. No other thread calls it.
 #pragma once
 
 #include "base/clock.hpp"

@@ -1,8 +1,7 @@
-// Sends and receives on sockets, where every call returns at once if the socket is not ready. Opens
-// the listeners of a rendezvous, starts the thread that serves it, and makes the unique id that
-// says where it is. The thread that serves a rendezvous: accepts connections, performs the server's
-// side of the handshake, and passes on what ranks send and what the state decides. It waits only in
-// poll().
+// Implements sockets and channels, whose calls return at once if the socket is not ready. Opens the
+// listeners of a rendezvous, starts the thread that serves it, and makes the unique id that says
+// where it is. That thread accepts connections, performs the server's side of the handshake, and
+// passes on what ranks send and what the state decides. It waits only in poll().
 
 #include "base/exception_boundary.hpp"
 #include "base/system.hpp"

@@ -17,8 +17,8 @@
 // rates of a machine's ports are known, vertex 0 is a network that contains the machine, and the
 // ports are linked to that network.
 //
-// The project's own text form of a topology: one line for each part and each link. The tools write
-// a topology down in it and read it again. Pure; any thread may call it.
+// A topology has a text form of the project's own: one line for each part and each link. The tools
+// write a topology down in it and read it again.
 //
 //   qccl topology 1
 //   part 0 machine name node0

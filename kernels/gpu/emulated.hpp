@@ -7,7 +7,7 @@
 // barrier in between if one of them writes, unless all of them add. The emulation shows whether
 // results are right. It shows neither speed nor the ordering of memory between blocks.
 //
-// Launches the library's GPU kernels on the emulated GPU, for the emulated runtime and for tests.
+// launch_emulated() launches the library's own kernels.
 #pragma once
 
 #include "base/result.hpp"

@@ -6,12 +6,12 @@
 // so that a call with an ended handle is refused there. Entering costs one locked instruction. Only
 // enter_after_others and close wait for other threads.
 //
-// Checks of arguments that many C functions share. Each error names the argument and quotes the
-// offending value. Any thread may call these functions; nothing blocks.
+// Behind it stand the checks of arguments that many C functions share. Each error names the
+// argument and quotes the offending value. Any thread may call these functions; nothing blocks.
 //
-// What a qcclCodec_t refers to. The C functions of codecs and of collectives use it. It never
-// changes after creation, so any thread, any communicator and a forked child may use it; nothing
-// blocks.
+// NamedCodec is what a qcclCodec_t refers to; the C functions of codecs and of collectives use it.
+// It never changes after creation, so any thread, any communicator and a forked child may use it;
+// nothing blocks.
 #pragma once
 
 #include "base/result.hpp"

@@ -1,12 +1,12 @@
 // Element types, reduction operations and collectives: their numbers (NCCL's), names and sizes. The
-// arithmetic is in kernels/codec/number.hpp. Pure; any thread may call.
+// arithmetic is in kernels/codec/number.hpp.
 //
-// Sizes in numbers, for code that cuts vectors, files and messages into pieces: rounding up, ranges
-// of bytes in a memory block or a file, the encoded size of a chunk (the codecs fill an Encoding in
-// codec/chunk.hpp, the schedules' shapes read it), and the limits of a batch. A batch is several
-// small messages between hosts that travel as one message, with an entry before each of them: the
-// transport fills batches by these limits, the engine plans sends by them, and the planner counts
-// by them. Pure; any thread may call.
+// Behind them stand sizes, for code that cuts vectors, files and messages into pieces: rounding up,
+// ranges of bytes in a memory block or a file, the encoded size of a chunk (the codecs fill an
+// Encoding in codec/chunk.hpp, the schedules' shapes read it), and the limits of a batch. A batch
+// is several small messages between hosts that travel as one message, with an entry before each of
+// them: the transport fills batches by these limits, the engine plans sends by them, and the
+// planner counts by them. Pure; any thread may call.
 #pragma once
 
 #include <algorithm>

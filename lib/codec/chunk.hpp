@@ -1,9 +1,8 @@
-// The sections of a chunk's payload: where codes, scales and skipped values lie, and a check that
-// bytes from outside are valid. Used by chunk.hpp and by the kernels. Pure; any thread may call.
-//
 // The encoded chunk: a header and a payload, byte for byte as WIRE.md defines them, and its
 // checksum, a CRC32C (Castagnoli, RFC 3720 appendix B.4). Bytes from outside must pass `open_chunk`
-// before they are used. Used by the planner, the engine and the C API. Pure; any thread may call.
+// before they are used. The sections of a payload say where codes, scales and skipped values lie,
+// and a check says whether bytes from outside are valid. Used by the planner, the engine, the
+// kernels and the C API. chunk.cpp defines chunks, payload.cpp payloads. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"

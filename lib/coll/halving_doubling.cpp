@@ -2,7 +2,7 @@
 // the partial sums of its chunks. It sends as few bytes as the ring, in logarithmically many
 // rounds. Recursive doubling: partners exchange everything that they have summed, so that each rank
 // has the sum of two ranks, then of four, then of all. It needs few messages and the fewest rounds
-// for them, but every byte travels each time. This file writes its schedules.
+// for them, but every byte travels each time.
 
 #include "coll/emitters.hpp"
 #include "coll/groups.hpp"

@@ -1,17 +1,17 @@
-// The GPU kernels by name: X(name) for each. `fold` combines any sources into values or codes.
-// `encode` makes codes of one source of values. `measure` makes scales before either. The launches
-// of topk follow each other, behind one that clears their sums. The last part of a name is the
-// accumulator's type.
+// What host and device share about GPU kernels: their names, the argument of a launch, and topk's
+// scratch memory. Identical on host and device. X(name) stands for each kernel. `fold` combines any
+// sources into values or codes. `encode` makes codes of one source of values. `measure` makes
+// scales before either. The launches of topk follow each other, behind one that clears their sums.
+// The last part of a name is the accumulator's type.
 //
-// The argument of one GPU kernel launch: plain data, passed by value, identical on host and device.
-// KernelLauncher fills batches and the kernels read them.
+// A Batch is the argument of one launch: plain data, passed by value. KernelLauncher fills batches
+// and the kernels read them.
 //
 // A launch folds: for each tensor the kernel reads the sources in order, combines them with the
 // reduction operation and writes the result to a sink. Encoding folds one source of values into a
 // chunk. Decoding folds one chunk into values.
 //
-// The layout of the scratch memory in which the launches that encode a topk chunk leave data for
-// the next launches. Host and device use the same layout.
+// In the scratch memory the launches that encode a topk chunk leave data for the next launches.
 //
 // The threshold is found digit by digit, from the highest down. The histogram of a digit tells
 // which digit the threshold has. The next histogram counts only magnitudes that have all of the

@@ -5,9 +5,10 @@
 // system or in the GPU's driver; making a Device does not block. An error is the operating system's
 // or the GPU's (see gpu.hpp).
 //
-// Finds a device by its name: "host", or a vendor and a number, as in "cuda:0". A module drives the
-// GPUs of one vendor; it is loaded when the caller first asks for such a GPU. Communicator creation
-// and the tools use this. Loading blocks on the file system and on the vendor's driver.
+// The loader finds a device by its name: "host", or a vendor and a number, as in "cuda:0". A module
+// drives the GPUs of one vendor; it is loaded when the caller first asks for such a GPU.
+// Communicator creation and the tools use this. Loading blocks on the file system and on the
+// vendor's driver.
 #pragma once
 
 #include "base/result.hpp"

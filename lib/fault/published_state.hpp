@@ -9,9 +9,9 @@
 // SharedError is the one failure of a communicator: the first error that any rank records holds for
 // all ranks. Any thread may call it.
 //
-// What the detection of failures and the exchanges of survivors ask of the ranks of other hosts;
-// the transport implements it (transport/remote_endpoint.hpp). Any thread may call. Only
-// `flush_records` waits, for a second at most.
+// RemoteRanks is what the detection of failures and the exchanges of survivors ask of the ranks of
+// other hosts; the transport implements it (transport/remote_endpoint.hpp). Any thread may call.
+// Only `flush_records` waits, for a second at most.
 #pragma once
 
 #include "memory/peer_table.hpp"

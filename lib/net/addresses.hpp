@@ -1,13 +1,13 @@
-// Endpoints, which are IPv4 or IPv6 addresses with a port, their conversion to and from socket
-// addresses and text, and the choice of this machine's endpoints by the names of its network
-// interfaces. The bootstrap uses endpoints to name where the rendezvous listens; the bootstrap and
-// communicator creation choose the addresses at which the ranks meet. The choice reads the list of
-// interfaces. Any thread may call; nothing waits for other processes.
+// Addresses of sockets. There are endpoints, which are IPv4 or IPv6 addresses with a port, their
+// conversion to and from socket addresses and text, and the choice of this machine's endpoints by
+// the names of its network interfaces. The bootstrap uses endpoints to name where the rendezvous
+// listens; the bootstrap and communicator creation choose the addresses at which the ranks meet.
+// The choice reads the list of interfaces. Any thread may call; nothing waits for other processes.
 //
-// Random bytes from the kernel, and random names for Unix sockets in the abstract name space. Such
-// a socket has no file, and a process that has not been told its name cannot guess it. The bytes
-// serve for cookies, names and session numbers; the exchange of descriptors and the socket bell use
-// the names. Any thread may call.
+// There are also random bytes from the kernel, and random names for Unix sockets in the abstract
+// name space. Such a socket has no file, and a process that has not been told its name cannot guess
+// it. The bytes serve for cookies, names and session numbers; the exchange of descriptors and the
+// socket bell use the names. Any thread may call.
 #pragma once
 
 #include "base/result.hpp"

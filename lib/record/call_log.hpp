@@ -2,8 +2,9 @@
 // (docs/architecture.md describes the format). The callers handle files and clocks. Pure; any
 // thread may call.
 //
-// Summarizes the call logs of a job's ranks: calls by shape, the time in calls and between them,
-// and the skew of the ranks. Used by the tools that read call logs. Pure; any thread may call.
+// summarize() reads the call logs of a job's ranks: calls by shape, the time in calls and between
+// them, and the skew of the ranks. Used by the tools that read call logs. Pure; any thread may
+// call.
 #pragma once
 
 #include "base/result.hpp"

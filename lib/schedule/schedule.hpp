@@ -5,9 +5,9 @@
 // algorithms describe their order with it, and verify() checks it. Plain data without locks; any
 // thread; nothing blocks.
 //
-// The text form of schedules, for people and tests: one step per line, one section per rank.
-// Parsing checks the form of the steps only; verify() checks whether a schedule is right. Pure
-// functions; any thread.
+// Schedules have a text form for people and tests: one step per line, one section per rank. Parsing
+// checks the form of the steps only; verify() checks whether a schedule is right. Pure functions;
+// any thread.
 #pragma once
 
 #include "base/result.hpp"

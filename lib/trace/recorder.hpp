@@ -4,12 +4,12 @@
 // lines that no other rank writes, and more only in long waits. It is used by the thread that runs
 // the rank's calls, and never blocks; any thread may call `failed` and `keep`.
 //
-// Traces the calls of one communicator on one rank: numbers the shapes of calls and puts events
-// where the trace's thread finds them. An event of fixed size stands for a call's beginning, each
-// thing that the rank does or waits for in the call, and the call's end. A ring carries the events
-// from the thread that runs calls to the thread that writes files: one writer and one reader at a
-// time. Used by the thread that runs the communicator's calls (one at a time) and by the trace's
-// thread. Never blocks, and leaves out events for which there is no room.
+// CallTracer traces the calls of one communicator on one rank: it numbers the shapes of calls and
+// puts events where the trace's thread finds them. An event of fixed size stands for a call's
+// beginning, each thing that the rank does or waits for in the call, and the call's end. A ring
+// carries the events from the thread that runs calls to the thread that writes files: one writer
+// and one reader at a time. The thread that runs the communicator's calls (one at a time) and the
+// trace's thread use it. It never blocks, and leaves out events for which there is no room.
 #pragma once
 
 #include "memory/shared_memory.hpp"

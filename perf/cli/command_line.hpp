@@ -2,10 +2,10 @@
 // meant option for a misspelt one, prints help in one style, and gives the version text that the
 // tools print. Starts nothing, and prints nothing except by tell(). Any thread; nothing blocks.
 //
-// Describes the machine that the user asks a tool about, which need not be this one: which ranks
-// are on which hosts, and how fast the links are, as the planner and the simulator need it. Used by
-// qccl-info and qccl-perf. Reads settings (QCCL_LINK_RATE and others) and topology files. Any
-// thread.
+// MachineOptions describe the machine that the user asks a tool about, which need not be this one:
+// which ranks are on which hosts, and how fast the links are, as the planner and the simulator need
+// it. Used by qccl-info and qccl-perf. Reads settings (QCCL_LINK_RATE and others) and topology
+// files. Any thread.
 #pragma once
 
 #include "base/result.hpp"

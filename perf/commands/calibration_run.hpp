@@ -3,8 +3,8 @@
 // figures from them. Used by qccl-perf calibrate. All ranks call the functions together, and each
 // call blocks until all are done.
 //
-// Finds the speeds of a machine with which the planner's cost model predicts what was measured
-// there. Used by calibration. Any thread; a call blocks while it computes.
+// fit_speeds finds the speeds of a machine with which the planner's cost model predicts what was
+// measured there. Used by calibration. Any thread; a call blocks while it computes.
 #pragma once
 
 #include "base/result.hpp"

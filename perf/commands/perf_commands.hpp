@@ -9,10 +9,11 @@
 // sums real gradients of several ranks, lossless and compressed, and shows speed, bytes on the wire
 // and error side by side; it starts its ranks itself and returns the exit status.
 //
-// qccl-perf's benchmark, from the command line to the exit status. A Reporter writes the table,
-// notes, progress and JSON of the running benchmark on rank 0; one thread at a time uses it. The
-// notes about inputs and results that are not finite numbers explain why a row has no error; a note
-// is an empty text if there is nothing to report. The demonstration uses the notes too.
+// The benchmark is perf_command.cpp, from the command line to the exit status. A Reporter writes
+// the table, notes, progress and JSON of the running benchmark on rank 0; one thread at a time uses
+// it. The notes about inputs and results that are not finite numbers explain why a row has no
+// error; a note is an empty text if there is nothing to report. The demonstration uses the notes
+// too.
 #pragma once
 
 #include "perf/cli/command_line.hpp"

@@ -6,8 +6,8 @@
 // schedules, with the library's kernels on given data. This shows the effect of a codec on any
 // number of hosts without using hosts.
 //
-// Reads lists of a job's tensors from files that the user supplies. Used by qccl-info plan. Any
-// thread.
+// The lists of a job's tensors come from files that the user supplies; qccl-info plan reads them
+// (tensor_list.cpp).
 #pragma once
 
 #include "base/result.hpp"

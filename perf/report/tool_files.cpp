@@ -1,7 +1,6 @@
-// Implements tool_files.hpp, except read_text and OutputFile. A JsonFile writes each row and the
-// tail at the end of the last row, in the file or in a memfd. Implements OutputFile of
-// tool_files.hpp on C streams. Implements read_text of tool_files.hpp: reads a file or standard
-// input in pieces, up to a limit.
+// Implements tool_files.hpp on C streams. A JsonFile writes each row and the tail at the end of the
+// last row, in the file or in a memfd. read_text reads a file or standard input in pieces, up to a
+// limit.
 #include "perf/report/tool_files.hpp"
 
 #include "base/system.hpp"

@@ -1,7 +1,6 @@
 // Implements rank_group.hpp: the RankGroup over shared memory, the reporting of errors, the opening
-// of a rank's GPU and its stream, and copies between host memory and the device. Implements
-// rank_group.hpp: splits the iterations into turns, and turns into stretches between
-// refills.
+// of a rank's GPU and its stream, and copies between host memory and the device. Splits the
+// iterations into turns, and turns into stretches between refills.
 #include "perf/run/rank_group.hpp"
 
 #include "device/device.hpp"

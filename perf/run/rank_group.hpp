@@ -5,8 +5,9 @@
 // qccl-perf's commands. Each rank uses its own RankGroup and RankDevice from one thread at a time;
 // allgather and barrier block until all ranks have called.
 //
-// Times several calls in turns, so that other activity on the machine affects all of them alike.
-// Used by qccl-perf. All ranks call it together; it blocks until all calls are timed.
+// time_in_turns times several calls in turns, so that other activity on the machine affects all
+// of them alike. Used by qccl-perf. All ranks call it together; it blocks until all calls are
+// timed.
 #pragma once
 
 #include "base/result.hpp"

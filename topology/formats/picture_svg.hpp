@@ -1,16 +1,13 @@
-// Computes where the parts of a topology lie in its picture. Only topology/formats/picture_svg uses
-// it. Pure; any thread may call it.
-//
 // A machine is a frame. It has from the top: its bus (the CPU interconnect), packages with their
 // NUMA nodes, rows of PCI switches, a row of GPUs and NICs with a column each, NVSwitches as bars,
 // space for arcs that are links between GPUs, and a strip for each ring. Machines stand side by
 // side above the bar of their network.
 //
-// Draws a topology as an SVG picture: machines, their packages, NUMA nodes, GPUs, NICs and
-// switches; the links, with a color by class and a width by rate; a legend; and the rings and the
-// tree through the ranks on top. qccl-info uses draw_picture() and count_drawn(). Pure; any thread
-// may call the functions, which write to the given SvgText only. Only one thread at a time may use
-// an SvgText.
+// lay_out_picture() computes where the parts of a topology lie; the rest draws them as an SVG
+// picture: machines, their packages, NUMA nodes, GPUs, NICs and switches; the links, with a color
+// by class and a width by rate; a legend; and the rings and the tree through the ranks on top.
+// qccl-info uses draw_picture() and count_drawn(). Pure; any thread may call the functions, which
+// write to the given SvgText only. Only one thread at a time may use an SvgText.
 #pragma once
 
 #include "topology/graph.hpp"

@@ -2,8 +2,7 @@
 // and places the ranks of a job on it. The tools use it. read_topology() reads files and blocks
 // while it does; the other functions are pure. Any thread may call them.
 //
-// Builds topologies of machines that are not there from a line of text. The tools use it for
-// predictions and simulation. Pure; any thread may call it.
+// A line of text describes machines that are not there, for predictions and simulation:
 //
 //   64 x node(8 gpu nvlink:450) net:50x8
 //   2 x rack(32 x node(8 gpu nvswitch:450 8 nic:50)) net:rdma:400x4
@@ -24,10 +23,9 @@
 // otherwise rdma; RDMA reaches the memory of GPUs. `net:` gives the NICs of each node that names
 // none, and the links of each rack to the network around it.
 //
-// Reads topology files in XML: those of hwloc 2 and 3 (`lstopo FILE.xml` writes them), also of
-// versions that the library's own hwloc does not know, and those of NCCL and RCCL
-// (NCCL_TOPO_DUMP_FILE writes them, NCCL_TOPO_FILE names them). The tools use it. Pure: the caller
-// passes the file's text. Any thread may call it.
+// Files in XML are those of hwloc 2 and 3 (`lstopo FILE.xml` writes them), also of versions that
+// the library's own hwloc does not know, and those of NCCL and RCCL (NCCL_TOPO_DUMP_FILE writes
+// them, NCCL_TOPO_FILE names them). The caller passes the file's text.
 //
 // What the files of NCCL and RCCL leave open is decided as follows:
 // - Each `cpu` element is a NUMA node; files say nothing about packages.
@@ -46,9 +44,9 @@
 //   machines, stands for one. link_width 0 or 255 and an empty link_speed mean that the rate is
 //   unknown.
 //
-// The simulator's fabric of a job whose topology is known. Each link of the graph that has a rate
-// is shared by the messages whose best paths use it, each direction by itself. The tools use it. It
-// reads the graph only while the fabric is made.
+// make_graph_fabric makes the simulator's fabric of a job whose topology is known. Each link of the
+// graph that has a rate is shared by the messages whose best paths use it, each direction by
+// itself. It reads the graph only while the fabric is made.
 #pragma once
 
 #include "base/result.hpp"

@@ -1,10 +1,10 @@
-// What the tree, the matrix and the picture of a topology share: short texts for parts and links,
-// and the search for machines and racks that are built alike, so that a report shows only one of
-// them. Pure; any thread may call it.
+// Reports on a topology. The tree, the matrix and the picture share short texts for parts and
+// links, and the search for machines and racks that are built alike, so that a report shows only
+// one of them. Pure; any thread may call it.
 //
-// Prints a topology as a tree of text in the manner of lstopo, as a matrix of the paths between
-// GPUs, NICs and NUMA nodes in the manner of `nvidia-smi topo -m`, and together with the rings
-// through it as a JSON document. qccl-info uses it. Pure; any thread may call it.
+// The functions print a topology as a tree of text in the manner of lstopo, as a matrix of the
+// paths between GPUs, NICs and NUMA nodes in the manner of `nvidia-smi topo -m`, and together with
+// the rings through it as a JSON document. qccl-info uses it. Pure; any thread may call it.
 #pragma once
 
 #include "topology/graph.hpp"

@@ -3,18 +3,14 @@
 // process takes 10 to 50 ms, most of it for plugins. Any thread may call the functions; they block,
 // and leave the binding of threads alone.
 //
-// Finds the links between this machine's GPUs by their drivers. Communicator creation and the tools
-// use it. Any thread may call it.
-//
 // Links between AMD's GPUs stand in sysfs, where Linux's driver (KFD) lists them: a few small files
 // for each GPU are read, and no GPU is touched. Links between NVIDIA's GPUs come from NVIDIA's
 // management library (NVML), which is loaded when it is needed, so that QCCL does not depend on it.
 // No context is opened, but the driver wakes the GPUs, which can take seconds if nothing keeps them
 // awake.
 //
-// Lists the ports that lead from this machine to others, and their rates, from Linux's sysfs, and
-// adds them to the machine's graph. Communicator creation and the tools use it. It reads a few
-// small files for each port; any thread may call it.
+// The ports that lead from this machine to others, and their rates, come from Linux's sysfs, which
+// has a few small files for each port.
 #pragma once
 
 #include "base/settings.hpp"

@@ -1,8 +1,8 @@
-// How a call is cut into segments, lanes and eager slots, and the limits of the memory that holds
-// them. Communicator creation fills it in; the compiler of programs reads it. Pure functions; any
-// thread.
+// A Chunking says how a call is cut into segments, lanes and eager slots, and how much memory there
+// is for them. Communicator creation fills it in; the compiler of programs reads it. Pure
+// functions; any thread.
 //
-// The passes that make operations of a placed schedule: place_accumulators decides where each
+// Three passes make operations of a placed schedule: place_accumulators decides where each
 // accumulator lives while an instance runs, in a tile or in a segment buffer; find_lendable finds
 // the values that a rank sends and that also lie in the caller's buffers, so that peers can read
 // them there (zero copy) instead of in the outbox; translate turns steps into operations on

@@ -2,7 +2,7 @@
 // has not finished. The engine and the interpreter use it, on one thread at a time. Only drain()
 // and the destructor block.
 //
-// Launches operations over a chunk on a GPU, one after the other: the GPU's counterpart of
+// launch_steps launches operations over a chunk, one after the other: the GPU's counterpart of
 // run_tiles in ops.hpp. find_fold finds the operations of a run that one kernel launch can do, a
 // sum over several sources; a sum that is only read by the step that stores or encodes it stays in
 // registers. The task executor and the GPU fast path use launch_steps, on any thread. The functions

@@ -4,12 +4,12 @@
 // executor use a lane on one thread; inspect is a pure function, for any thread. Nothing here
 // blocks.
 //
-// Chooses how chunks that peers read are stored: through the cache, or past it (streaming stores).
-// A store through the cache has to take the line from the cache of a peer that has read it. That
-// costs little between cores that share a last-level cache, and much between others (four times as
-// much as the way past it, between two cores of a Zen 4). On a virtual machine the cost changes by
-// the second, so the way that is not in use is tried now and then. Both ways store the same bytes.
-// The interpreter uses it, on one thread.
+// StoreChoice chooses how chunks that peers read are stored: through the cache, or past it
+// (streaming stores). A store through the cache has to take the line from the cache of a peer that
+// has read it. That costs little between cores that share a last-level cache, and much between
+// others (four times as much as the way past it, between two cores of a Zen 4). On a virtual
+// machine the cost changes by the second, so the way that is not in use is tried now and then. Both
+// ways store the same bytes. The interpreter uses it, on one thread.
 #pragma once
 
 #include "base/result.hpp"
