@@ -124,7 +124,7 @@ Done read_rule(std::string_view line, Rule &rule) {
     return {};
 }
 
-class Reader {
+class PolicyReader {
 public:
     Done take(std::string_view line, uint32_t number) {
         const auto words = words_of(line);
@@ -198,7 +198,7 @@ std::string job_text(uint32_t ranks, uint32_t nodes) {
 } // namespace
 
 Result<PlanFile> parse_plan_file(std::string_view text) {
-    Reader reader;
+    PolicyReader reader;
     QCCL_TRY(read_lines(
         text, [&](std::string_view line, uint32_t number) { return reader.take(line, number); }));
     return reader.finish();

@@ -89,13 +89,13 @@ struct LinkSpeeds {
 // How fast memory is copied and added to, by the size of a call's vector. Between the sizes the
 // rate follows the logarithm of the size.
 struct CopySpeeds {
-    struct Point {
+    struct SpeedPoint {
         double bytes = 0;
         double bytes_per_ns = 0;
-        bool operator==(const Point &) const = default;
+        bool operator==(const SpeedPoint &) const = default;
     };
     // Ascending: in the caches of a core, in those that cores share, in memory.
-    std::array<Point, 3> points{{{1 << 20, 30}, {4 << 20, 15}, {16 << 20, 7}}};
+    std::array<SpeedPoint, 3> points{{{1 << 20, 30}, {4 << 20, 15}, {16 << 20, 7}}};
 
     double at(double bytes) const;
     bool operator==(const CopySpeeds &) const = default;
@@ -120,21 +120,21 @@ const char *name(RateSource source);
 // share a core, each message wakes a rank that sleeps, so the `shared` figures hold, and a wait
 // takes as many times as long as there are ranks on the core.
 struct CostModel {
-    struct Link {
+    struct LinkCosts {
         LinkSpeeds alone, shared;
-        bool operator==(const Link &) const = default;
+        bool operator==(const LinkCosts &) const = default;
     };
     // Within a node: by messages in shared memory, and by eager slots, which carry calls whose
     // encoded values fit into them.
-    Link local{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
-               {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
-    Link eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
-               {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
+    LinkCosts local{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
+                    {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
+    LinkCosts eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
+                    {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
     size_t eager_bytes = 0;       // 0: there are no eager slots
     uint32_t eager_exchanges = 1; // most exchanges of a call
     // Between nodes. The ranks of a node share its network link.
-    Link remote{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
-                {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
+    LinkCosts remote{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
+                     {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
     double remote_bytes_per_ns = 0.125; // of a node, each way
     // The part of that rate that one rank alone can use, if ranks have NICs of their own; 0: all.
     double remote_rank_bytes_per_ns = 0;

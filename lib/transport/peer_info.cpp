@@ -186,12 +186,12 @@ double PeerInfoTable::ranks_per_core() const {
 }
 
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {
-    struct Outcome {
+    struct RankOutcome {
         uint64_t has_failed = 0;
         Error error;
     } outcome;
     if (!mine) outcome = {1, mine.error()};
-    std::vector<Outcome> all(size);
+    std::vector<RankOutcome> all(size);
     if (const Done gathered = all_gather(&outcome, all.data(), sizeof outcome); !gathered)
         return mine ? gathered : mine; // this rank's own error says more
     for (uint32_t peer = 0; peer < size; peer++)
