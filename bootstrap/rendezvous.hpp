@@ -200,7 +200,7 @@ public:
 
 private:
     enum class PeerStage : uint8_t { greets, proves, member, refused };
-    struct Peer;
+    struct RendezvousPeer;
 
     bool is_over(TimePoint now) const;
     TimePoint next_deadline() const;
@@ -210,26 +210,26 @@ private:
     std::vector<pollfd> wait();
 
     void accept_strangers(const Socket &listener, TimePoint now);
-    void enter(Peer &peer, PeerStage stage);
+    void enter(RendezvousPeer &peer, PeerStage stage);
     void drop_oldest_stranger(TimePoint now);
     // No descriptor is left for a new connection. Gives up on the missing ranks if that lasts.
     void accept_backoff(TimePoint now, int problem);
     void expire(TimePoint now);
 
     // Each returns false if the caller must drop the peer.
-    bool serve(Peer &peer);
-    bool take_hello(Peer &peer);
-    bool take_proof(Peer &peer);
-    bool take_frames(Peer &peer);
-    bool take_frame(Peer &peer, const Frame &frame);
+    bool serve(RendezvousPeer &peer);
+    bool take_hello(RendezvousPeer &peer);
+    bool take_proof(RendezvousPeer &peer);
+    bool take_frames(RendezvousPeer &peer);
+    bool take_frame(RendezvousPeer &peer, const Frame &frame);
 
-    bool send(Peer &peer, FrameKind kind, const Payload &payload);
+    bool send(RendezvousPeer &peer, FrameKind kind, const Payload &payload);
     void broadcast(FrameKind kind, const Payload &payload);
-    void find_host(const Peer &peer, const Claim &claim);
+    void find_host(const RendezvousPeer &peer, const Claim &claim);
     void tell_failure(TimePoint now);
     // Warns once, and only while ranks are missing: the process may be one of them.
-    void warn_of_other_secret(const Peer &peer);
-    void dismiss(Peer &peer);
+    void warn_of_other_secret(const RendezvousPeer &peer);
+    void dismiss(RendezvousPeer &peer);
     Payload host_payload() const;
 
     std::vector<Socket> listeners_;
@@ -240,9 +240,9 @@ private:
     Warn warn_; // empty once it has been called
     const Claim self_;
     RendezvousState state_;
-    std::vector<std::unique_ptr<Peer>> peers_; // in order of arrival
-    std::vector<Peer *> seats_;                // by rank; null: not connected
-    int32_t host_rank_ = Error::no_rank;       // the rank in this process
+    std::vector<std::unique_ptr<RendezvousPeer>> peers_; // in order of arrival
+    std::vector<RendezvousPeer *> seats_;                // by rank; null: not connected
+    int32_t host_rank_ = Error::no_rank;                 // the rank in this process
     TimePoint accept_paused_until_{}; // accepts nothing until then, for lack of descriptors
     std::optional<TimePoint> accept_failing_since_; // since when descriptors have been lacking
     TimePoint closes_at_ = TimePoint::max(); // when listeners close; set once all ranks joined

@@ -219,7 +219,7 @@ static constexpr auto longest_deafness = 5s;
 // A burst of frames from one rank must not keep the others waiting.
 static constexpr int most_frames_at_once = 16;
 
-struct RendezvousServer::Peer {
+struct RendezvousServer::RendezvousPeer {
     Channel channel;
     Endpoint from;
     TimePoint came_at;
@@ -323,13 +323,13 @@ void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
         }
         accept_failing_since_.reset();
         tune(socket);
-        peers_.push_back(std::make_unique<Peer>(
-            Peer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
+        peers_.push_back(std::make_unique<RendezvousPeer>(
+            RendezvousPeer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
         enter(*peers_.back(), PeerStage::greets);
     }
 }
 
-void RendezvousServer::enter(Peer &peer, PeerStage stage) {
+void RendezvousServer::enter(RendezvousPeer &peer, PeerStage stage) {
     peer.stage = stage;
     if (stage == PeerStage::member) return;
     const auto is_there = [stage](const auto &each) {
@@ -365,7 +365,7 @@ void RendezvousServer::expire(TimePoint now) {
         if (!peer->is_member() && now >= peer->came_at + handshake_time) dismiss(*peer);
 }
 
-void RendezvousServer::dismiss(Peer &peer) {
+void RendezvousServer::dismiss(RendezvousPeer &peer) {
     if (peer.is_gone) return;
     peer.is_gone = true;
     if (!peer.is_member()) return;
@@ -373,7 +373,7 @@ void RendezvousServer::dismiss(Peer &peer) {
     state_.depart(peer.rank, peer.farewell);
 }
 
-bool RendezvousServer::serve(Peer &peer) {
+bool RendezvousServer::serve(RendezvousPeer &peer) {
     // Reads in any case: a peer that cannot be sent to may still have sent its farewell.
     const bool is_sound = peer.channel.flush();
     switch (peer.stage) {
@@ -386,7 +386,7 @@ bool RendezvousServer::serve(Peer &peer) {
     return false;
 }
 
-bool RendezvousServer::take_hello(Peer &peer) {
+bool RendezvousServer::take_hello(RendezvousPeer &peer) {
     const auto filled = peer.channel.fill(sizeof(Hello));
     if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
     std::memcpy(&peer.seen.hello, peer.channel.held().data(), sizeof(Hello));
@@ -406,7 +406,7 @@ static std::string address_of(const Endpoint &from) {
     return where.substr(0, where.rfind(':'));
 }
 
-void RendezvousServer::warn_of_other_secret(const Peer &peer) {
+void RendezvousServer::warn_of_other_secret(const RendezvousPeer &peer) {
     if (!warn_ || has_served()) return;
     const std::string sentence = "turned away a process at " + address_of(peer.from) +
                                  " whose secret differs (QCCL_SECRET_FILE), or which belongs to "
@@ -414,7 +414,7 @@ void RendezvousServer::warn_of_other_secret(const Peer &peer) {
     std::exchange(warn_, nullptr)(sentence.c_str());
 }
 
-bool RendezvousServer::take_proof(Peer &peer) {
+bool RendezvousServer::take_proof(RendezvousPeer &peer) {
     const auto filled = peer.channel.fill(sizeof(Proof));
     if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
     Proof proof;
@@ -452,7 +452,7 @@ bool RendezvousServer::take_proof(Peer &peer) {
     return true;
 }
 
-void RendezvousServer::find_host(const Peer &peer, const Claim &claim) {
+void RendezvousServer::find_host(const RendezvousPeer &peer, const Claim &claim) {
     SocketAddress mine;
     mine.bytes = sizeof mine.storage;
     const bool is_here = claim.process == self_.process &&
@@ -467,7 +467,7 @@ void RendezvousServer::find_host(const Peer &peer, const Claim &claim) {
 
 Payload RendezvousServer::host_payload() const { return payload_of(host_rank_); }
 
-bool RendezvousServer::take_frames(Peer &peer) {
+bool RendezvousServer::take_frames(RendezvousPeer &peer) {
     for (int frames = 0; frames < most_frames_at_once;) {
         const auto frame = peer.session.open(peer.channel.held(), most_contributed_bytes);
         if (!frame) return false;
@@ -483,7 +483,7 @@ bool RendezvousServer::take_frames(Peer &peer) {
     return true; // nothing is held now; bytes that have come since wake the next poll
 }
 
-bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
+bool RendezvousServer::take_frame(RendezvousPeer &peer, const Frame &frame) {
     switch (frame.kind) {
     case FrameKind::contribute:
         state_.contribute(peer.rank, frame.payload, Clock::now());
@@ -507,7 +507,7 @@ bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
     }
 }
 
-bool RendezvousServer::send(Peer &peer, FrameKind kind, const Payload &payload) {
+bool RendezvousServer::send(RendezvousPeer &peer, FrameKind kind, const Payload &payload) {
     const Sealed sealed = peer.session.seal(kind, *payload);
     peer.channel.queue(std::as_bytes(std::span(&sealed.head, 1)));
     peer.channel.queue(payload);
@@ -517,7 +517,7 @@ bool RendezvousServer::send(Peer &peer, FrameKind kind, const Payload &payload) 
 
 void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
     // A connection that breaks here is noticed by the next poll.
-    for (Peer *const peer : seats_)
+    for (RendezvousPeer *const peer : seats_)
         if (peer && static_cast<int32_t>(peer->rank) != host_rank_)
             (void)send(*peer, kind, payload);
     // The rank in this process is told last: its process may exit at once and end this thread.

@@ -122,11 +122,11 @@ namespace {
 
 // RDMA by the figures of ucx_perftest: memory moves without the processor, but a message has to be
 // handed over and found. These figures have not been measured with QCCL. TCP has the defaults.
-constexpr CostModel::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
-                                    {.latency_ns = 2000, .message_ns = 1200, .byte_ns = 0.02}};
+constexpr CostModel::LinkCosts rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
+                                         {.latency_ns = 2000, .message_ns = 1200, .byte_ns = 0.02}};
 
 // What a machine can send and receive through the NICs that its ranks use.
-struct Line {
+struct MachineNics {
     LinkClass link_class = LinkClass::tcp;
     double nic_bytes_per_ns = -1; // of its fastest; 0: unknown; negative: the machine has none
     double latency_ns = 0;
@@ -142,8 +142,8 @@ struct Line {
 double sustained(const Link &link) { return link.bytes_per_ns * row(link.link_class).efficiency; }
 
 // UCX takes the fastest NICs, and over RDMA the one among them that is nearest to the rank.
-std::map<uint32_t, Line> lines_of(const JobTopology &job) {
-    std::map<uint32_t, Line> lines;
+std::map<uint32_t, MachineNics> lines_of(const JobTopology &job) {
+    std::map<uint32_t, MachineNics> lines;
     for (const uint32_t place : job.places) lines[job.graph.machine_of(place)] = {};
     std::map<uint32_t, double> rates; // by NIC
     for (const Link &link : job.graph.links()) {
@@ -158,7 +158,7 @@ std::map<uint32_t, Line> lines_of(const JobTopology &job) {
     }
     for (const uint32_t nic : nearest_nics(job.graph, job.places)) {
         if (nic == no_vertex) continue;
-        Line &line = lines[job.graph.machine_of(nic)];
+        MachineNics &line = lines[job.graph.machine_of(nic)];
         const auto rate = rates.find(nic);
         if (rate != rates.end() && rate->second == line.nic_bytes_per_ns) line.nics.insert(nic);
     }
@@ -168,7 +168,7 @@ std::map<uint32_t, Line> lines_of(const JobTopology &job) {
 } // namespace
 
 std::optional<RemoteLink> remote_link(const JobTopology &job) {
-    const std::map<uint32_t, Line> lines = lines_of(job);
+    const std::map<uint32_t, MachineNics> lines = lines_of(job);
     if (lines.size() < 2) return std::nullopt;
     RemoteLink slowest{LinkClass::gpudirect_rdma, std::nullopt, std::nullopt, 0};
     double rate = std::numeric_limits<double>::infinity(), nic_rate = rate;
@@ -186,7 +186,7 @@ std::optional<RemoteLink> remote_link(const JobTopology &job) {
 }
 
 void apply_link(const RemoteLink &link, const Settings &settings, CostModel &speeds) {
-    const CostModel::Link known = speeds.remote;
+    const CostModel::LinkCosts known = speeds.remote;
     if (link.link_class != LinkClass::tcp) speeds.remote = rdma_link;
     speeds.remote.alone.latency_ns += link.latency_ns;
     speeds.remote.shared.latency_ns += link.latency_ns;

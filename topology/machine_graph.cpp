@@ -35,13 +35,14 @@ double nvlink_rate(std::string_view arch) {
 // links, MI100 276 with 3, MI250X 800 with 8 (25 GT/s), MI300X 896 with 7 (32 GT/s), MI355X 1075
 // with 7 (38.4 GT/s).
 double xgmi_rate(std::string_view arch) {
-    struct Row {
+    struct XgmiRate {
         std::string_view arch;
         double rate;
     };
-    static constexpr Row rows[] = {{"gfx906", 46}, {"gfx908", 46}, {"gfx90a", 50},  {"gfx940", 64},
-                                   {"gfx941", 64}, {"gfx942", 64}, {"gfx950", 76.8}};
-    for (const Row &row : rows)
+    static constexpr XgmiRate rows[] = {{"gfx906", 46},  {"gfx908", 46}, {"gfx90a", 50},
+                                        {"gfx940", 64},  {"gfx941", 64}, {"gfx942", 64},
+                                        {"gfx950", 76.8}};
+    for (const XgmiRate &row : rows)
         if (row.arch == arch) return row.rate;
     return 0;
 }
@@ -49,13 +50,13 @@ double xgmi_rate(std::string_view arch) {
 // Number and speed of links from ark.intel.com and AMD's EPYC product briefs, for the model with
 // the most links. Each transfer moves 16 bits.
 double cpu_interconnect_rate(std::string_view vendor, uint32_t family, uint32_t model) {
-    struct Row {
+    struct CpuInterconnect {
         std::string_view vendor;
         uint32_t family, first_model, last_model;
         double links, gigatransfers;
     };
     static constexpr double bytes_each = 2;
-    static constexpr Row rows[] = {
+    static constexpr CpuInterconnect rows[] = {
         {"GenuineIntel", 6, 0x3f, 0x3f, 2, 9.6},   // Haswell: QPI
         {"GenuineIntel", 6, 0x4f, 0x4f, 2, 9.6},   // Broadwell: QPI
         {"GenuineIntel", 6, 0x55, 0x55, 3, 10.4},  // Skylake, Cascade Lake: UPI
@@ -68,7 +69,7 @@ double cpu_interconnect_rate(std::string_view vendor, uint32_t family, uint32_t 
         {"AuthenticAMD", 0x19, 0x10, 0x1f, 4, 32}, // Genoa
         {"AuthenticAMD", 0x1a, 0x00, 0x1f, 4, 32}, // Turin
     };
-    for (const Row &row : rows)
+    for (const CpuInterconnect &row : rows)
         if (row.vendor == vendor && row.family == family && row.first_model <= model &&
             model <= row.last_model)
             return row.links * row.gigatransfers * bytes_each;

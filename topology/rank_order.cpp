@@ -270,16 +270,16 @@ public:
     void search(Machine &machine, std::span<const uint32_t> places, std::span<uint32_t> nics);
 
 private:
-    struct Known {
+    struct SearchedPart {
         MachinePart part;
         std::vector<uint32_t> places;                 // numbers of the part
         std::vector<Ring> rings;                      // numbers of the part
         std::map<uint32_t, NearestNics> nearest_nics; // by place
     };
-    const Known &known_for(const MachinePart &part, const std::vector<uint32_t> &places);
+    const SearchedPart &known_for(const MachinePart &part, const std::vector<uint32_t> &places);
 
     const Graph &graph_;
-    std::vector<Known> known_;
+    std::vector<SearchedPart> known_;
 };
 
 NearestNics nics_nearest_to(const Graph &part, uint32_t place) {
@@ -300,14 +300,14 @@ NearestNics nics_nearest_to(const Graph &part, uint32_t place) {
     return nearest;
 }
 
-const MachineSearch::Known &MachineSearch::known_for(const MachinePart &part,
-                                                     const std::vector<uint32_t> &places) {
-    for (const Known &known : known_)
+const MachineSearch::SearchedPart &MachineSearch::known_for(const MachinePart &part,
+                                                            const std::vector<uint32_t> &places) {
+    for (const SearchedPart &known : known_)
         if (known.places == places && known.part.graph == part.graph) return known;
-    Known known{.part = part,
-                .places = places,
-                .rings = find_rings(part.graph, places),
-                .nearest_nics = {}};
+    SearchedPart known{.part = part,
+                       .places = places,
+                       .rings = find_rings(part.graph, places),
+                       .nearest_nics = {}};
     for (const uint32_t place : places)
         known.nearest_nics[place] = nics_nearest_to(part.graph, place);
     known_.push_back(std::move(known));
@@ -319,7 +319,7 @@ void MachineSearch::search(Machine &machine, std::span<const uint32_t> places,
     const MachinePart part = machine_part(graph_, machine.vertex);
     std::vector<uint32_t> local;
     for (const uint32_t place : machine.places) local.push_back(part.number_of(place));
-    const Known &known = known_for(part, local);
+    const SearchedPart &known = known_for(part, local);
     for (Ring ring : known.rings) {
         for (uint32_t &vertex : ring.vertices) vertex = part.originals[vertex];
         machine.rings.push_back(std::move(ring));

@@ -100,7 +100,7 @@ HWY_INLINE WordVector keys_of_groups(const float *x) {
 #endif
 }
 
-HWY_INLINE uint32_t key_of_block(Source &source, size_t g, size_t end) {
+HWY_INLINE uint32_t key_of_block(GroupSource &source, size_t g, size_t end) {
     WordVector keys = hn::Zero(Words());
     for (; g < end; g += tile_groups) {
         const float *const x = source.tile(g);
@@ -155,7 +155,7 @@ HWY_INLINE void scale_blocks(ScalesOf<most> &blocks, size_t count, uint32_t bits
 }
 
 // Finds the largest key of each block of a batch.
-HWY_INLINE void find_keys(Source &source, const Batch &batch, size_t per_block,
+HWY_INLINE void find_keys(GroupSource &source, const BlockBatch &batch, size_t per_block,
                           BlockScales &blocks) {
     if (per_block == 1) {
         const float *const x = source.tile(batch.begin);
@@ -172,18 +172,18 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
                     std::byte *payload) {
     const Groups groups = groups_of(range);
     const uint32_t bits = range.codec->bits;
-    Source source(in, src, groups);
+    GroupSource source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
     std::byte *const wire =
         payload + range.layout->scales + groups.first_block() * sizeof(uint16_t);
-    const auto prepare = [&](const Batch &batch, BlockScales &blocks) HWY_ATTR {
+    const auto prepare = [&](const BlockBatch &batch, BlockScales &blocks) HWY_ATTR {
         find_keys(source, batch, groups.per_block, blocks);
         scale_blocks(blocks, batch.blocks, bits);
         std::memcpy(wire + batch.block * sizeof(uint16_t), blocks.wire,
                     batch.blocks * sizeof(uint16_t));
     };
-    const auto quantise = [&](const Batch &batch, const BlockScales &blocks) HWY_ATTR {
+    const auto quantise = [&](const BlockBatch &batch, const BlockScales &blocks) HWY_ATTR {
         const Quantiser quantiser{.inverses = blocks.inverse,
                                   .highest = static_cast<float>((1U << (bits - 1)) - 1)};
         quantise_batch<Code, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
@@ -242,7 +242,7 @@ void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType i
     const Groups groups = groups_of(range);
     const uint32_t bits = range.codec->bits;
     const FloatVector highest = hn::Set(Floats(), static_cast<float>((1U << (bits - 1)) - 1));
-    Source source(in, src, groups);
+    GroupSource source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
     ScalesOf<tile_groups * per_group> blocks;
@@ -291,7 +291,7 @@ struct BucketScales {
     uint32_t exceptional = 0;       // bit per bucket that the reference must encode
 };
 
-HWY_INLINE void find_extremes(Source &source, size_t begin, size_t end, size_t bucket,
+HWY_INLINE void find_extremes(GroupSource &source, size_t begin, size_t end, size_t bucket,
                               BucketScales &buckets) {
     const Ints di;
     const Words dw;
@@ -354,19 +354,19 @@ void encode_minmax(const ChunkRange &range, const Noise &noise, DataType in, con
                    std::byte *payload) {
     const Groups groups = groups_of(range);
     const uint32_t bits = range.codec->bits;
-    Source source(in, src, groups);
+    GroupSource source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
     std::byte *const wire =
         payload + range.layout->scales + groups.first_block() * 2 * sizeof(float);
-    const auto prepare = [&](const Batch &batch, BucketScales &buckets) HWY_ATTR {
+    const auto prepare = [&](const BlockBatch &batch, BucketScales &buckets) HWY_ATTR {
         for (size_t i = 0, g = batch.begin; g < batch.end; i++, g += groups.per_block)
             find_extremes(source, g, std::min(batch.end, g + groups.per_block), i, buckets);
         scale_buckets(buckets, batch.blocks, bits);
         std::memcpy(wire + batch.block * 2 * sizeof(float), buckets.wire,
                     batch.blocks * 2 * sizeof(float));
     };
-    const auto quantise = [&](const Batch &batch, const BucketScales &buckets) HWY_ATTR {
+    const auto quantise = [&](const BlockBatch &batch, const BucketScales &buckets) HWY_ATTR {
         const Quantiser quantiser{.offsets = buckets.wire,
                                   .inverses = buckets.inverse,
                                   .highest = static_cast<float>((1U << bits) - 1)};
@@ -420,7 +420,7 @@ void encode_mx(const ChunkRange &range, const Noise &noise, DataType in, const v
                std::byte *payload) {
     const Groups groups = groups_of(range);
     const bool rounds_up = range.codec->scaling == Scaling::ceil;
-    Source source(in, src, groups);
+    GroupSource source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
     std::byte *const wire = payload + range.layout->scales + groups.first;
@@ -465,7 +465,7 @@ static_assert(group_values == 2 * nvfp4_block_values);
 // The groups of a tile. The range's last group is padded with zeros, which change no magnitude.
 class TileGroups {
 public:
-    TileGroups(Source &source, const Groups &groups, size_t g)
+    TileGroups(GroupSource &source, const Groups &groups, size_t g)
         : x_(source.tile(g)), last_(groups.count - g - 1) {
         if (last_ >= tile_groups) return;
         std::fill_n(std::copy_n(x_ + last_ * group_values, groups.last_values(), filled_),
@@ -481,7 +481,7 @@ private:
     HWY_ALIGN float filled_[group_values];
 };
 
-HWY_INLINE uint32_t largest_of_bucket(Source &source, const Groups &groups, size_t begin,
+HWY_INLINE uint32_t largest_of_bucket(GroupSource &source, const Groups &groups, size_t begin,
                                       size_t end) {
     uint32_t largest = 0;
     for (size_t g = begin; g < end; g += tile_groups) {
@@ -500,7 +500,7 @@ void encode_nvfp4(const ChunkRange &range, const Noise &noise, DataType in, cons
                   std::byte *payload) {
     const Groups groups = groups_of(range);
     const bool rounds_up = range.codec->scaling == Scaling::ceil;
-    Source source(in, src, groups);
+    GroupSource source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
     const auto encode_group = [&](size_t g, const float *x, const uint16_t *drawn,

@@ -230,9 +230,9 @@ HWY_INLINE Groups groups_of(const ChunkRange &range) {
 // Provides the groups of a range as fp32, one tile at a time. Other formats, and a tile that the
 // range does not fill, are converted into a buffer. The rest of that buffer repeats the first value
 // of the last group, which changes no extreme.
-class Source {
+class GroupSource {
 public:
-    Source(DataType in, const void *src, const Groups &groups)
+    GroupSource(DataType in, const void *src, const Groups &groups)
         : src_(static_cast<const std::byte *>(src)), in_(in), values_(groups.values) {}
 
     // Returns the groups from g on. The caller may read a whole tile.

@@ -204,15 +204,16 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
 }
 
 // A batch: `blocks` whole blocks of a range from `block` on, in its groups [begin, end).
-struct Batch {
+struct BlockBatch {
     size_t block, blocks, begin, end;
 };
 
 // Encodes a batch. Code is the type that holds a code: int8_t for `int` up to 8 bits, int16_t
 // beyond, uint8_t for `minmax`.
 template <class Code, CodeRounding rounding>
-HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
-                               const Quantiser &quantiser, const Batch &batch, size_t per_block) {
+HWY_INLINE void quantise_batch(GroupSource &source, Draws &draws, Codes &codes,
+                               const Quantiser &quantiser, const BlockBatch &batch,
+                               size_t per_block) {
     const FloatVector highest = hn::Set(Floats(), quantiser.highest);
     BlockSteps steps(per_block);
     for (size_t g = batch.begin; g < batch.end; g += tile_groups) {
@@ -246,12 +247,12 @@ HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const 
     const size_t all = groups.blocks();
     const auto batch_at = [&](size_t block) {
         const size_t blocks = std::min(batch_blocks, all - block), begin = block * groups.per_block;
-        return Batch{block, blocks, begin,
-                     std::min(groups.count, begin + blocks * groups.per_block)};
+        return BlockBatch{block, blocks, begin,
+                          std::min(groups.count, begin + blocks * groups.per_block)};
     };
     Scales scales;
     for (size_t block = 0; block < all; block += batch_blocks) {
-        const Batch batch = batch_at(block);
+        const BlockBatch batch = batch_at(block);
         prepare(batch, scales);
         quantise(batch, scales);
     }
@@ -261,7 +262,7 @@ HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const 
 // batch.
 inline void encode_by_reference(const ChunkRange &range, const Noise &noise, DataType in,
                                 const void *src, std::byte *payload, const Groups &groups,
-                                const Batch &batch, uint64_t exceptional) {
+                                const BlockBatch &batch, uint64_t exceptional) {
     for (exceptional &= (uint64_t{1} << batch.blocks) - 1; exceptional != 0;
          exceptional &= exceptional - 1) {
         const size_t block = batch.block + static_cast<size_t>(std::countr_zero(exceptional));

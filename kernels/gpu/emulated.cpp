@@ -54,7 +54,7 @@ struct Thread {
     fiber context, scheduler;
 };
 
-class Machine {
+class KernelEmulator {
 public:
     Done run(const Grid &grid, Order order, const std::function<void()> &kernel);
 
@@ -76,7 +76,7 @@ public:
     void note(const void *at, size_t bytes, Access access);
 
 private:
-    struct alignas(16) SharedBlock {
+    struct alignas(16) AlignedBytes {
         std::byte bytes[16];
     };
 
@@ -96,15 +96,15 @@ private:
     std::vector<Thread> threads_; // reused by later launches: most of their cost is their stacks
     std::vector<uint64_t> seen_;  // by thread: value passed to its warp's last meeting
     std::vector<Mark> marks_ = std::vector<Mark>(most_shared_bytes);
-    std::vector<SharedBlock> shared_ =
-        std::vector<SharedBlock>(most_shared_bytes / sizeof(SharedBlock));
+    std::vector<AlignedBytes> shared_ =
+        std::vector<AlignedBytes>(most_shared_bytes / sizeof(AlignedBytes));
     Done outcome_;
 };
 
 // Kernels call free functions, as on a GPU, so each thread of the host has a machine of its own.
-thread_local Machine machine;
+thread_local KernelEmulator machine;
 
-Done Machine::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
+Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
     if (grid.threads % grid.lanes != 0)
         return Error::make(Code::internal_error, "emulated GPU: a block of %u threads and %u lanes",
                            grid.threads, grid.lanes);
@@ -126,7 +126,7 @@ Done Machine::run(const Grid &grid, Order order, const std::function<void()> &ke
     return {};
 }
 
-Done Machine::run_block() {
+Done KernelEmulator::run_block() {
     epoch_++;
     for (Thread &thread : threads_) {
         thread.state = State::ready;
@@ -147,7 +147,7 @@ Done Machine::run_block() {
 }
 
 // Creates the thread's fiber once; the fiber runs block after block.
-void Machine::start(Thread &thread) {
+void KernelEmulator::start(Thread &thread) {
     thread.context = fiber(std::allocator_arg, boost::context::fixedsize_stack(stack_bytes),
                            [this, &thread](fiber &&scheduler) {
                                thread.scheduler = std::move(scheduler);
@@ -160,12 +160,12 @@ void Machine::start(Thread &thread) {
                            });
 }
 
-void Machine::resume(Thread &thread) {
+void KernelEmulator::resume(Thread &thread) {
     current_ = &thread;
     thread.context = std::move(thread.context).resume();
 }
 
-void Machine::run_ready() {
+void KernelEmulator::run_ready() {
     const auto run_one = [&](Thread &thread) {
         if (thread.state == State::ready && outcome_) resume(thread);
     };
@@ -177,7 +177,7 @@ void Machine::run_ready() {
 
 // Resumes warps whose lanes have all arrived at one place. Returns true if there was one. If the
 // lanes of a warp are at different places, sets outcome_ to an error.
-bool Machine::release_warps() {
+bool KernelEmulator::release_warps() {
     bool has_released = false;
     for (auto first = threads_.begin(); first != threads_.end(); first += grid_.lanes) {
         const std::span lanes(first, grid_.lanes);
@@ -201,7 +201,7 @@ bool Machine::release_warps() {
     return has_released;
 }
 
-bool Machine::release_barrier() {
+bool KernelEmulator::release_barrier() {
     if (!std::ranges::all_of(threads_,
                              [](const Thread &t) { return t.state == State::at_barrier; }))
         return false;
@@ -210,7 +210,7 @@ bool Machine::release_barrier() {
     return true;
 }
 
-void Machine::meet(State state, Site site, uint64_t given) {
+void KernelEmulator::meet(State state, Site site, uint64_t given) {
     Thread &self = *current_;
     self.state = state;
     self.site = site;
@@ -218,14 +218,14 @@ void Machine::meet(State state, Site site, uint64_t given) {
     self.scheduler = std::move(self.scheduler).resume();
 }
 
-void Machine::refuse(const char *what) {
+void KernelEmulator::refuse(const char *what) {
     if (outcome_)
         outcome_ = Error::make(Code::internal_error, "emulated GPU: %s (block %u, thread %u)", what,
                                block_, current_->number);
     meet(State::ended, {}, 0);
 }
 
-std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
+std::byte *KernelEmulator::shared_memory(size_t bytes, size_t alignment) {
     Thread &self = *current_;
     const size_t start = round_up(self.shared_bytes, alignment);
     self.shared_bytes = start + bytes;
@@ -233,7 +233,7 @@ std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
     return shared_.front().bytes + start;
 }
 
-void Machine::note(const void *at, size_t bytes, Access access) {
+void KernelEmulator::note(const void *at, size_t bytes, Access access) {
     const auto start =
         static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
     // The arrays that the thread has declared end here; it does not own the bytes behind them.

@@ -219,15 +219,15 @@ inline Status call_host(Stream stream, void (*function)(void *), void *context) 
 #if HIP_VERSION_MAJOR >= 6
     return hipLaunchHostFunc(stream, function, context);
 #else
-    struct Call {
+    struct HostCall {
         void (*function)(void *);
         void *context;
     };
-    auto call = std::make_unique<Call>(Call{function, context});
+    auto call = std::make_unique<HostCall>(HostCall{function, context});
     const Status status = hipStreamAddCallback(
         stream,
         [](hipStream_t, Status before, void *data) {
-            const std::unique_ptr<Call> its(static_cast<Call *>(data));
+            const std::unique_ptr<HostCall> its(static_cast<HostCall *>(data));
             if (is_ok(before)) its->function(its->context);
         },
         call.get(), 0);

@@ -253,12 +253,12 @@ namespace {
 uint32_t count_rounds(Collective collective, const Team &t, const Choices &choices) {
     constexpr Emit emitters[] = {all_reduce_hierarchy, reduce_scatter_hierarchy,
                                  all_gather_hierarchy, broadcast_hierarchy};
-    struct Run {
+    struct CountedRank {
         std::vector<Step> steps;
         size_t next = 0;
         uint32_t rounds = 0;
     };
-    std::vector<Run> runs(t.size);
+    std::vector<CountedRank> runs(t.size);
     Team one = t;
     for (one.rank = 0; one.rank < t.size; one.rank++)
         runs[one.rank].steps = emitters[static_cast<size_t>(collective)](one, choices).steps;
@@ -266,7 +266,7 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
     for (bool has_moved = true; has_moved;) {
         has_moved = false;
         for (uint32_t rank = 0; rank < t.size; rank++)
-            for (Run &run = runs[rank]; run.next < run.steps.size(); run.next++) {
+            for (CountedRank &run = runs[rank]; run.next < run.steps.size(); run.next++) {
                 const Step &step = run.steps[run.next];
                 if (step.verb == Verb::send) sent[{rank, step.peer}].push_back(run.rounds);
                 if (step.verb == Verb::recv) {
@@ -278,8 +278,9 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
                 has_moved = true;
             }
     }
-    return std::max_element(runs.begin(), runs.end(),
-                            [](const Run &a, const Run &b) { return a.rounds < b.rounds; })
+    return std::max_element(
+               runs.begin(), runs.end(),
+               [](const CountedRank &a, const CountedRank &b) { return a.rounds < b.rounds; })
         ->rounds;
 }
 

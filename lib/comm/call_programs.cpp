@@ -154,11 +154,11 @@ CallGuards::Entry &CallGuards::entry_of(const Program &program, const Call &call
     return found->second;
 }
 
-Result<CallGuards::Use> CallGuards::begin(const Program &program, const Call &call) {
+Result<CallGuards::GuardedCall> CallGuards::begin(const Program &program, const Call &call) {
     const Work &work = program.work;
-    Use use{.asked = &program,
-            .values = vector_count(work.collective, work.count, work.team.size),
-            .unit = unit_of(program.guard->counts)};
+    GuardedCall use{.asked = &program,
+                    .values = vector_count(work.collective, work.count, work.team.size),
+                    .unit = unit_of(program.guard->counts)};
     const SampleSize size = SampleSize::of(use.values, use.unit, sample_divisor);
     {
         const std::lock_guard guard(mutex_);
@@ -171,7 +171,7 @@ Result<CallGuards::Use> CallGuards::begin(const Program &program, const Call &ca
     return use;
 }
 
-Done CallGuards::look_at_input(Use &use, const Call &call, const SampleSize &size) {
+Done CallGuards::look_at_input(GuardedCall &use, const Call &call, const SampleSize &size) {
     const Work &work = use.asked->work;
     QCCL_TRY(
         sampler_.read(contribution_of(work, call.send), work.type, size, use.entry->turns.taken()));
@@ -183,7 +183,7 @@ Done CallGuards::look_at_input(Use &use, const Call &call, const SampleSize &siz
 }
 
 // Samples of the result count from the next sampled call on.
-Done CallGuards::look_at_result(Use &use, const Call &call, const SampleSize &size) {
+Done CallGuards::look_at_result(GuardedCall &use, const Call &call, const SampleSize &size) {
     const Work &work = use.asked->work;
     if (!reduces(work.collective)) return {};
     QCCL_TRY(sampler_.read(result_of(work, call.recv), work.type, size, use.entry->turns.taken()));
@@ -199,7 +199,7 @@ Done CallGuards::look_at_result(Use &use, const Call &call, const SampleSize &si
     return {};
 }
 
-double CallGuards::estimate(const Use &use) {
+double CallGuards::estimate(const GuardedCall &use) {
     const Entry &entry = *use.entry;
     return estimated_nmse(use.asked->guard->counts,
                           {.loss = greater(entry.input.loss(), entry.result),
@@ -207,7 +207,7 @@ double CallGuards::estimate(const Use &use) {
                            .cancellation = entry.cancellation});
 }
 
-Done CallGuards::end(Use &use, const Call &call, const Log *log) {
+Done CallGuards::end(GuardedCall &use, const Call &call, const Log *log) {
     if (use.program != use.asked) lossless_calls_.fetch_add(1, std::memory_order_relaxed);
     if (!use.is_sampled) return {};
     QCCL_TRY(look_at_result(use, call, SampleSize::of(use.values, use.unit, sample_divisor)));
@@ -220,7 +220,8 @@ Done CallGuards::end(Use &use, const Call &call, const Log *log) {
     return {};
 }
 
-void CallGuards::tell(const Use &use, const Call &call, GuardState::Change change, const Log &log) {
+void CallGuards::tell(const GuardedCall &use, const Call &call, GuardState::Change change,
+                      const Log &log) {
     Entry &entry = *use.entry;
     const Work &work = use.asked->work;
     char what[160];

@@ -161,7 +161,7 @@ public:
     explicit CallGuards(const Device &device) : sampler_(device) {}
 
     // State of one call from `begin` to `end`.
-    struct Use {
+    struct GuardedCall {
         const Program *asked = nullptr, *program = nullptr; // `program` is the one to run
         Entry *entry = nullptr;
         uint16_t word = 0; // Call::sampled_nmse
@@ -174,11 +174,11 @@ public:
 
     // Called before the call runs; samples its values if the call's turn has come. An error comes
     // from the GPU.
-    Result<Use> begin(const Program &program, const Call &call);
+    Result<GuardedCall> begin(const Program &program, const Call &call);
     // Called after the call has succeeded. All ranks switch between codec and lossless after the
     // same call. `log` gets a message when calls go lossless and when they return to the codec;
     // null: another rank logs it.
-    Done end(Use &use, const Call &call, const Log *log);
+    Done end(GuardedCall &use, const Call &call, const Log *log);
 
     // Number of calls that went lossless although a codec was requested.
     uint64_t lossless_calls() const { return lossless_calls_.load(std::memory_order_relaxed); }
@@ -208,10 +208,10 @@ private:
         uint64_t last_used = 0;
     };
     Entry &entry_of(const Program &program, const Call &call);
-    Done look_at_input(Use &use, const Call &call, const SampleSize &size);
-    Done look_at_result(Use &use, const Call &call, const SampleSize &size);
-    static double estimate(const Use &use);
-    void tell(const Use &use, const Call &call, GuardState::Change change, const Log &log);
+    Done look_at_input(GuardedCall &use, const Call &call, const SampleSize &size);
+    Done look_at_result(GuardedCall &use, const Call &call, const SampleSize &size);
+    static double estimate(const GuardedCall &use);
+    void tell(const GuardedCall &use, const Call &call, GuardState::Change change, const Log &log);
 
     CallSampler sampler_;
     mutable std::mutex mutex_; // protects the entries

@@ -215,17 +215,17 @@ std::vector<AuditRow> CallAudit::rows() const {
     return rows;
 }
 
-CallAudit::Watched *CallAudit::find(const Program &program, uint64_t tag) {
+CallAudit::AuditedCall *CallAudit::find(const Program &program, uint64_t tag) {
     constexpr uint64_t golden = 0x9E3779B97F4A7C15; // 2^64 / golden ratio
     const uint64_t hash = (program.fingerprint ^ tag * golden) * golden;
-    Known &known = known_[hash >> 58];
+    AuditLookup &known = known_[hash >> 58];
     if (known.is_set && known.program == program.fingerprint && known.tag == tag)
         return known.watched;
     known = {program.fingerprint, tag, true, add(program, tag)};
     return known.watched;
 }
 
-CallAudit::Watched *CallAudit::add(const Program &program, uint64_t tag) {
+CallAudit::AuditedCall *CallAudit::add(const Program &program, uint64_t tag) {
     const AuditedShape shape = shape_of(program.work, tag);
     if (!shape.is_encodable() || program.work.team.size < 2) return nullptr;
     if (const auto found = watched_.find(shape); found != watched_.end()) return &found->second;
@@ -241,7 +241,7 @@ void CallAudit::before(const Program &program, const Call &call) {
     sampled_ = nullptr;
     if (is_over_) return;
     const Done read = exception_boundary([&]() -> Done {
-        Watched *const watched = find(program, call.tag);
+        AuditedCall *const watched = find(program, call.tag);
         if (!watched) {
             const bool is_programs = program.descriptor.collective < comm_split;
             if (is_programs) other_calls_++;
@@ -310,7 +310,7 @@ SharedUses &shared_uses() {
     return *all;
 }
 
-// The position of a Rule or of a Watched among all rules.
+// The position of a Rule or of a WatchedRule among all rules.
 template <class Each> std::pair<int, uint32_t> place_of(const Each &rule) {
     return {rule.source->order, rule.number};
 }
@@ -325,7 +325,7 @@ std::string shown(std::string_view text) {
 RuleUse::RuleUse(const EnvRules &rules) {
     (void)for_each_rule(rules, [this](const Rule &rule) -> Done {
         if (rule.selector.is_unconditional()) return {};
-        auto watched = std::make_unique<Watched>();
+        auto watched = std::make_unique<WatchedRule>();
         watched->source = rule.source;
         watched->number = rule.number;
         watched->text = rule.text;
@@ -379,7 +379,7 @@ std::vector<std::string> RuleUse::leave(std::shared_ptr<RuleUse> use) {
 std::vector<std::string> RuleUse::report() const {
     std::vector<std::string> sentences;
     uint32_t unused_lines = 0;
-    const Watched *first_line = nullptr;
+    const WatchedRule *first_line = nullptr;
     for (const auto &watched : watched_) {
         if (watched->is_used.load(std::memory_order_relaxed)) continue;
         if (watched->source == &plan_setting) {

@@ -132,19 +132,19 @@ private:
     // Calls of further shapes and tags are counted, but not sampled.
     static constexpr size_t most_entries = 4096;
 
-    struct Watched {
+    struct AuditedCall {
         AuditEntry entry;
         SampleTurns turns;
     };
     // Finds the entry of a repeated call without comparing shapes.
-    struct Known {
+    struct AuditLookup {
         uint64_t program = 0, tag = 0;
         bool is_set = false;
-        Watched *watched = nullptr; // null: not audited
+        AuditedCall *watched = nullptr; // null: not audited
     };
     CallAudit(std::shared_ptr<AuditCollector> collector, std::string name, const CommParts &parts);
-    Watched *find(const Program &program, uint64_t tag);
-    Watched *add(const Program &program, uint64_t tag);
+    AuditedCall *find(const Program &program, uint64_t tag);
+    AuditedCall *add(const Program &program, uint64_t tag);
     Done read_input(const Program &program, const Call &call);
     Done read_result(const Program &program, const Call &call);
     std::vector<AuditRow> rows() const;
@@ -155,9 +155,9 @@ private:
     const CommParts &parts_;
     const uint64_t divisor_, unit_;
     CallSampler sampler_;
-    std::map<AuditedShape, Watched> watched_;
-    std::array<Known, 64> known_;
-    Watched *sampled_ = nullptr; // of the call in progress; null: the call is not sampled
+    std::map<AuditedShape, AuditedCall> watched_;
+    std::array<AuditLookup, 64> known_;
+    AuditedCall *sampled_ = nullptr; // of the call in progress; null: the call is not sampled
     std::vector<SampledLoss> input_loss_, sum_loss_;
     uint64_t other_calls_ = 0;
     bool is_over_ = false; // after an error, such as a GPU that cannot be read
@@ -183,7 +183,7 @@ public:
     static std::vector<std::string> leave(std::shared_ptr<RuleUse> use);
 
 private:
-    struct Watched {
+    struct WatchedRule {
         const RuleSource *source = nullptr;
         uint32_t number = 0;
         std::string text;
@@ -193,7 +193,7 @@ private:
     void mark(const Rule &rule);
     std::vector<std::string> report() const;
 
-    std::vector<std::unique_ptr<Watched>> watched_; // sorted by source and number
+    std::vector<std::unique_ptr<WatchedRule>> watched_; // sorted by source and number
     std::atomic<bool> has_calls_{false};
     // These describe the largest communicator that joined. One process speaks for a job: the one
     // that has that communicator's rank 0.

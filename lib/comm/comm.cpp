@@ -70,7 +70,7 @@ Done Comm::start_queue(const Settings &settings) {
     QCCL_TRY(engine_.open_gpu());
     QCCL_TRY(guards_.open_gpu());
     const bool has_core = parts_.transport->ranks_per_core() <= 1;
-    const GpuStreamQueue::Options options{
+    const GpuStreamQueue::QueueOptions options{
         .cpu = settings.progress_cpu,
         .spin = settings.spin.value_or(has_core ? ArrivalNaps::usual_spin : ArrivalNaps::Time{})};
     QCCL_TRY(queue_, GpuStreamQueue::create(parts_.device.gpu, options, [this] {
@@ -255,7 +255,7 @@ Done Comm::run_audited(const Program &program, const Call &call) {
 }
 
 Done Comm::run_guarded(const Program &program, const Call &call) {
-    QCCL_TRY(CallGuards::Use use, guards_.begin(program, call));
+    QCCL_TRY(CallGuards::GuardedCall use, guards_.begin(program, call));
     Call guarded = call;
     guarded.sampled_nmse = &use.word;
     if (is_watched_) tell(*use.program, guarded);

@@ -126,7 +126,7 @@ Done check_reproducible(const CommConfig &comm_config, const EnvRules &rules) {
         if (!named)
             return Error::make(Code::invalid_argument, "%.200s: %.260s", describe(rule).c_str(),
                                named.error().text);
-        if (rule.selector.nodes == NumberRange()) return {};
+        if (rule.selector.hosts == NumberRange()) return {};
         return Error::make(Code::invalid_argument,
                            "%.200s: the number of nodes depends on where the ranks are, which a "
                            "reproducible communicator rules out",
@@ -148,7 +148,7 @@ Done check_settings(const CommConfig &comm_config, const EnvSettings &env_settin
 }
 
 Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *log) {
-    const Done is_ours = policy.plan ? check_job(*policy.plan, policy.ranks, policy.nodes) : Done();
+    const Done is_ours = policy.plan ? check_job(*policy.plan, policy.ranks, policy.hosts) : Done();
     if (is_ours) return {};
     const char *const path = env_settings.settings.plan_file.c_str();
     if (!env_settings.is_child)

@@ -50,7 +50,7 @@ struct EnvSettings {
 EnvSettings read_env_settings();
 
 // How the communicator and the environment choose for its calls. The caller adds the numbers of
-// ranks and nodes.
+// ranks and hosts.
 CallPolicy policy_of(const CommConfig &comm_config, const EnvSettings &env_settings);
 // Whether the config or the environment asks for reproducible results.
 inline bool is_reproducible(const CommConfig &comm_config, const Settings &settings) {
@@ -65,7 +65,7 @@ inline constexpr const char *record_off = "off"; // value of QCCL_RECORD
 // system if a setting names a folder.
 Done check_settings(const CommConfig &comm_config, const EnvSettings &env_settings);
 
-// Called when the numbers of ranks and nodes are known. Returns invalid_argument, the same on every
+// Called when the numbers of ranks and hosts are known. Returns invalid_argument, the same on every
 // rank, if the plan file is for another job. A communicator made by split or shrink goes on without
 // the plan and tells `log` so, unless `log` is null.
 Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *log);

@@ -132,7 +132,7 @@ private:
                                                      Transport &transport);
     void begin_topology(std::vector<SettingsDigest> all, const Device &device);
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
-    JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.nodes}; }
+    JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.hosts}; }
     Done agree_on_topology(const Log &log, Transport &transport);
     void tell(const LocalResources &resources, const Transport &transport,
               const GpuStaging *share) const;
@@ -196,7 +196,7 @@ Done Creation::compare(const LocalResources &resources) {
     const bool is_calibrated = all.front().has_calibration != 0;
     begin_topology(std::move(all), resources.device);
     policy_.ranks = bootstrap_.size();
-    policy_.nodes = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
+    policy_.hosts = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
     if (is_calibrated) QCCL_TRY(learn_what_was_measured(resources.calibration));
     return fit_plan(policy_, env_settings_, bootstrap_.rank() == 0 ? resources.log.get() : nullptr);
 }

@@ -131,7 +131,7 @@ void set(uint32_t *wait, uint32_t word) {
 } // namespace
 
 Result<std::unique_ptr<GpuStreamQueue>> GpuStreamQueue::create(std::shared_ptr<Gpu> gpu,
-                                                               const Options &options,
+                                                               const QueueOptions &options,
                                                                std::function<bool()> is_over) {
     std::unique_ptr<GpuStreamQueue> queue(
         new GpuStreamQueue(std::move(gpu), options.spin, std::move(is_over)));

@@ -116,14 +116,14 @@ public:
     // `captured` counts the captured calls from 1; 0: the call is not in a graph.
     using Work = std::function<void(const Done &arrived, uint64_t captured)>;
 
-    struct Options {
+    struct QueueOptions {
         std::optional<uint64_t> cpu;     // the only CPU that the thread runs on
         std::chrono::nanoseconds spin{}; // how long it polls a stream without sleeping
     };
     // `is_over` returns true when calls need not wait for streams any more; any thread may call it
     // at any time.
     static Result<std::unique_ptr<GpuStreamQueue>>
-    create(std::shared_ptr<Gpu> gpu, const Options &options, std::function<bool()> is_over);
+    create(std::shared_ptr<Gpu> gpu, const QueueOptions &options, std::function<bool()> is_over);
     // Runs the remaining calls, and waits until every stream has passed its waits.
     ~GpuStreamQueue();
     GpuStreamQueue(const GpuStreamQueue &) = delete;

@@ -71,16 +71,16 @@ Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu, StreamPriority pri
 }
 
 Result<GpuEvent> GpuEvent::create(std::shared_ptr<Gpu> gpu) {
-    QCCL_TRY(const GpuEventHandle mark, gpu->create_event());
+    QCCL_TRY(const GpuEventHandle event, gpu->create_event());
     GpuEvent own;
-    own.mark_ = {mark, {std::move(gpu)}};
+    own.event_ = {event, {std::move(gpu)}};
     return own;
 }
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<Gpu> gpu, size_t bytes) {
     QCCL_TRY(std::byte *const memory, gpu->acquire_pinned(bytes));
     PinnedMemory own;
-    own.memory_ = {memory, {std::move(gpu), bytes}};
+    own.memory_ = {memory, {std::move(gpu), {bytes}}};
     return own;
 }
 

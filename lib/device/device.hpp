@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace qccl {
@@ -75,6 +76,19 @@ Device host_device(const Kernels &kernels);
 // the chunks of other ranks need.
 Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu);
 
+// Owns an object of a GPU. Its destructor passes the object, and `More` behind it, to `destroy`, a
+// function of Gpu.
+template <auto destroy, class... More> struct GpuHandleDeleter {
+    std::shared_ptr<Gpu> gpu;
+    std::tuple<More...> more{};
+
+    template <class Object> void operator()(Object *object) const {
+        std::apply([&](const More &...each) { ((*gpu).*destroy)(object, each...); }, more);
+    }
+};
+template <class Object, auto destroy, class... More>
+using OwnedGpuHandle = std::unique_ptr<Object, GpuHandleDeleter<destroy, More...>>;
+
 // A stream of a GPU that its destructor destroys.
 class OwnStream {
 public:
@@ -83,11 +97,7 @@ public:
     GpuStream get() const { return stream_.get(); }
 
 private:
-    struct End {
-        std::shared_ptr<Gpu> gpu;
-        void operator()(GpuStream stream) const { gpu->destroy_stream(stream); }
-    };
-    std::unique_ptr<GpuStreamHandle, End> stream_;
+    OwnedGpuHandle<GpuStreamHandle, &Gpu::destroy_stream> stream_;
 };
 
 // An event of a GPU that its destructor destroys.
@@ -96,18 +106,14 @@ public:
     static Result<GpuEvent> create(std::shared_ptr<Gpu> gpu);
 
     // Records the event behind everything that `stream` has been given so far.
-    Done set(GpuStream stream) { return gpu().record_event(mark_.get(), stream); }
+    Done set(GpuStream stream) { return gpu().record_event(event_.get(), stream); }
     // Makes `stream` wait for the event.
-    Done hold(GpuStream stream) const { return gpu().await_event(stream, mark_.get()); }
-    Result<bool> has_passed() const { return gpu().has_passed(mark_.get()); }
+    Done hold(GpuStream stream) const { return gpu().await_event(stream, event_.get()); }
+    Result<bool> has_passed() const { return gpu().has_passed(event_.get()); }
 
 private:
-    struct End {
-        std::shared_ptr<Gpu> gpu;
-        void operator()(GpuEventHandle event) const { gpu->destroy_event(event); }
-    };
-    Gpu &gpu() const { return *mark_.get_deleter().gpu; }
-    std::unique_ptr<GpuEventObject, End> mark_;
+    Gpu &gpu() const { return *event_.get_deleter().gpu; }
+    OwnedGpuHandle<GpuEventObject, &Gpu::destroy_event> event_;
 };
 
 // Host memory that a GPU reaches too, and that its destructor gives back.
@@ -118,12 +124,7 @@ public:
     std::byte *data() const { return memory_.get(); }
 
 private:
-    struct End {
-        std::shared_ptr<Gpu> gpu;
-        size_t bytes;
-        void operator()(std::byte *memory) const { gpu->release_pinned(memory, bytes); }
-    };
-    std::unique_ptr<std::byte, End> memory_;
+    OwnedGpuHandle<std::byte, &Gpu::release_pinned, size_t> memory_;
 };
 
 // ---- Loader

@@ -298,7 +298,7 @@ void LivenessMonitor::look() {
         // No later event of this rank matters.
         if (watched_[rank].has_ended || watched_[rank].has_left) polls_[rank].fd = -1;
     }
-    for (const Watched &line : watched_)
+    for (const WatchedDescriptor &line : watched_)
         if (std::atomic_ref(line.is_silent).load(std::memory_order_relaxed))
             for (const uint32_t rank : line.host_ranks) watched_[rank].has_ended = true;
 }
@@ -315,18 +315,18 @@ struct KeepaliveWord {
 
 } // namespace
 
-void LivenessMonitor::say(const Watched &line, const void *word, size_t bytes) {
+void LivenessMonitor::say(const WatchedDescriptor &line, const void *word, size_t bytes) {
     if (send(line.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) note_silence(line);
 }
 
 // Reads the errno of the call that has just failed.
-void LivenessMonitor::note_silence(const Watched &line) {
+void LivenessMonitor::note_silence(const WatchedDescriptor &line) {
     if (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETDOWN)
         std::atomic_ref(line.is_silent).store(true, std::memory_order_relaxed);
 }
 
 void LivenessMonitor::receive_words(uint32_t rank) {
-    Watched &line = watched_[rank];
+    WatchedDescriptor &line = watched_[rank];
     const auto read = [&](KeepaliveWord &word, size_t bytes, int flags) {
         return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
     };
@@ -346,13 +346,13 @@ void LivenessMonitor::receive_words(uint32_t rank) {
 }
 
 void LivenessMonitor::send_goodbye() const {
-    for (const Watched &line : watched_)
+    for (const WatchedDescriptor &line : watched_)
         if (line.is_connection) say(line, &KeepaliveWord::goodbye, 1);
 }
 
 void LivenessMonitor::send_error(const Error &error) const {
     const KeepaliveWord word{KeepaliveWord::failure, error};
-    for (const Watched &line : watched_)
+    for (const WatchedDescriptor &line : watched_)
         if (line.is_connection) say(line, &word, sizeof word);
 }
 

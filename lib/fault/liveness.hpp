@@ -179,7 +179,7 @@ public:
     void send_error(const Error &error) const;
 
 private:
-    struct Watched {
+    struct WatchedDescriptor {
         FileDescriptor shown;
         HideOnFork shield = {}; // hides a connection from forked children
         bool is_connection = false;
@@ -189,11 +189,11 @@ private:
         // once, to a send or to a receive, whichever comes first. Any thread sets it, atomically.
         mutable bool is_silent = false;
     };
-    static void say(const Watched &line, const void *word, size_t bytes);
-    static void note_silence(const Watched &line);
+    static void say(const WatchedDescriptor &line, const void *word, size_t bytes);
+    static void note_silence(const WatchedDescriptor &line);
     void receive_words(uint32_t rank);
 
-    std::vector<Watched> watched_; // by rank
+    std::vector<WatchedDescriptor> watched_; // by rank
     FileDescriptor held_;
     HideOnFork shield_;         // hides `held_` from forked children
     std::vector<pollfd> polls_; // by rank

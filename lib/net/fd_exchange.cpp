@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 // Control data of one message, aligned as the kernel requires.
-union Control {
+union ControlBuffer {
     cmsghdr header;
     std::byte buffer[CMSG_SPACE(2 * pairs_per_message * sizeof(int))];
 };
@@ -59,7 +59,7 @@ bool await(const FileDescriptor &connection, short events, TimePoint deadline) {
 
 int send_fds(const FileDescriptor &connection, const FdMessage &message, const FdPair *pairs,
              TimePoint deadline) {
-    Control control{};
+    ControlBuffer control{};
     iovec bytes{const_cast<FdMessage *>(&message), sizeof message};
     msghdr packet{};
     packet.msg_iov = &bytes;
@@ -91,7 +91,7 @@ int send_fds(const FileDescriptor &connection, const FdMessage &message, const F
 }
 
 std::optional<ReceivedFds> receive_fds(const FileDescriptor &connection, const FdCookie &cookie) {
-    Control control{};
+    ControlBuffer control{};
     ReceivedFds received;
     iovec bytes{&received.message, sizeof received.message};
     msghdr packet{};

@@ -94,7 +94,7 @@ constexpr std::string_view title = "qccl-calibration", codec_group = "codec", jo
 
 constexpr double second = 1e9;
 
-template <CostModel::Link CostModel::*link, LinkSpeeds CostModel::Link::*state,
+template <CostModel::LinkCosts CostModel::*link, LinkSpeeds CostModel::LinkCosts::*state,
           double LinkSpeeds::*field>
 double &link_figure(CostModel &speeds) {
     return speeds.*link.*state.*field;
@@ -113,17 +113,17 @@ constexpr auto joined(const std::array<CalibratedFigure, a> &left,
     return all;
 }
 
-template <CostModel::Link CostModel::*link, LinkSpeeds CostModel::Link::*state>
+template <CostModel::LinkCosts CostModel::*link, LinkSpeeds CostModel::LinkCosts::*state>
 constexpr std::array<CalibratedFigure, 3> figures_of(std::string_view group) {
     return {{{group, "latency_ns", 0, second, link_figure<link, state, &LinkSpeeds::latency_ns>},
              {group, "message_ns", 0, second, link_figure<link, state, &LinkSpeeds::message_ns>},
              {group, "byte_ns", 0, 1000, link_figure<link, state, &LinkSpeeds::byte_ns>}}};
 }
 
-template <CostModel::Link CostModel::*link>
+template <CostModel::LinkCosts CostModel::*link>
 constexpr auto figures_of(std::string_view alone, std::string_view shared) {
-    return joined(figures_of<link, &CostModel::Link::alone>(alone),
-                  figures_of<link, &CostModel::Link::shared>(shared));
+    return joined(figures_of<link, &CostModel::LinkCosts::alone>(alone),
+                  figures_of<link, &CostModel::LinkCosts::shared>(shared));
 }
 
 constexpr double least_rate = 1e-6, most_rate = 1e5; // GB/s
@@ -195,7 +195,7 @@ std::string sizes_in_words() {
     return text;
 }
 
-class Reader {
+class CalibrationReader {
 public:
     Done take(std::string_view line) {
         if (!has_title_) return take_title(line);
@@ -400,7 +400,7 @@ void Calibration::update(const Calibration &newer) {
 }
 
 Result<CalibrationFile> parse_calibration(std::string_view text) {
-    Reader reader;
+    CalibrationReader reader;
     QCCL_TRY(read_lines(text, [&](std::string_view line, uint32_t) { return reader.take(line); }));
     return reader.finish();
 }

@@ -124,7 +124,7 @@ Done read_rule(std::string_view line, Rule &rule) {
     return {};
 }
 
-class Reader {
+class PolicyReader {
 public:
     Done take(std::string_view line, uint32_t number) {
         const auto words = words_of(line);
@@ -177,7 +177,7 @@ private:
         QCCL_TRY(read_numbers(words.subspan(1), keys));
         has_job_ = true;
         plan_.ranks = static_cast<uint32_t>(keys[0].value);
-        plan_.nodes = static_cast<uint32_t>(keys[1].value);
+        plan_.hosts = static_cast<uint32_t>(keys[1].value);
         return {};
     }
 
@@ -187,18 +187,18 @@ private:
     bool has_title_ = false, has_job_ = false;
 };
 
-std::string job_text(uint32_t ranks, uint32_t nodes) {
+std::string job_text(uint32_t ranks, uint32_t hosts) {
     std::string text;
     if (ranks != 0) text += std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-    if (nodes == 0) return text;
-    return text + (text.empty() ? "" : " on ") + std::to_string(nodes) +
-           (nodes == 1 ? " node" : " nodes");
+    if (hosts == 0) return text;
+    return text + (text.empty() ? "" : " on ") + std::to_string(hosts) +
+           (hosts == 1 ? " node" : " nodes");
 }
 
 } // namespace
 
 Result<PlanFile> parse_plan_file(std::string_view text) {
-    Reader reader;
+    PolicyReader reader;
     QCCL_TRY(read_lines(
         text, [&](std::string_view line, uint32_t number) { return reader.take(line, number); }));
     return reader.finish();
@@ -210,21 +210,21 @@ std::string print(const PlanFile &plan) {
     text += " version=" + std::to_string(newest_plan_version);
     if (!rules.empty()) text += " rules=" + std::to_string(rules.size());
     text += "\n";
-    if (plan.ranks != 0 || plan.nodes != 0) text += "job";
+    if (plan.ranks != 0 || plan.hosts != 0) text += "job";
     if (plan.ranks != 0) text += " ranks=" + std::to_string(plan.ranks);
-    if (plan.nodes != 0) text += " nodes=" + std::to_string(plan.nodes);
-    if (plan.ranks != 0 || plan.nodes != 0) text += "\n";
+    if (plan.hosts != 0) text += " nodes=" + std::to_string(plan.hosts);
+    if (plan.ranks != 0 || plan.hosts != 0) text += "\n";
     for (const Rule &rule : rules) text += spec(rule) + "\n";
     return text;
 }
 
-Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t nodes) {
+Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t hosts) {
     const bool is_ours =
-        (plan.ranks == 0 || plan.ranks == ranks) && (plan.nodes == 0 || plan.nodes == nodes);
+        (plan.ranks == 0 || plan.ranks == ranks) && (plan.hosts == 0 || plan.hosts == hosts);
     if (is_ours) return {};
     return refuse("it is the plan of another job: of %s, and this communicator has %s; a plan "
                   "without the line job serves all, with conditions such as ranks=%u",
-                  job_text(plan.ranks, plan.nodes).c_str(), job_text(ranks, nodes).c_str(), ranks);
+                  job_text(plan.ranks, plan.hosts).c_str(), job_text(ranks, hosts).c_str(), ranks);
 }
 
 // ---- Policies

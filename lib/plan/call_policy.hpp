@@ -42,7 +42,7 @@ inline constexpr uint64_t newest_plan_version = 1;
 inline constexpr size_t most_plan_bytes = size_t{16} << 20;
 
 struct PlanFile {
-    uint32_t ranks = 0, nodes = 0; // of the plan's communicators; 0: any number
+    uint32_t ranks = 0, hosts = 0; // of the plan's communicators; 0: any number
     Rules rules;
 };
 
@@ -51,8 +51,8 @@ Result<PlanFile> parse_plan_file(std::string_view text);
 // Returns a text that parse_plan_file reads back to the same plan.
 std::string print(const PlanFile &plan);
 
-// Refuses a plan that is for other numbers of ranks or nodes (invalid_argument).
-Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t nodes);
+// Refuses a plan that is for other numbers of ranks or hosts (invalid_argument).
+Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t hosts);
 
 // ---- Policies
 
@@ -102,7 +102,7 @@ struct CallPolicy {
     Algorithm algorithm;        // the communicator's
     Rules codecs, algorithms;   // the environment's, for this communicator
     std::optional<PlanFile> plan;
-    uint32_t ranks = 1, nodes = 1;
+    uint32_t ranks = 1, hosts = 1;
     // Whether QCCL_SEGMENT and QCCL_LANES are set. A plan file does not override them.
     bool has_segment = false, has_lanes = false;
 
@@ -112,7 +112,7 @@ struct CallPolicy {
                 .op = op,
                 .count = count,
                 .ranks = ranks,
-                .nodes = nodes};
+                .hosts = hosts};
     }
     // `of_call`: null if the call names no codec. Returns an error if the call's own codec cannot
     // encode it.
@@ -132,7 +132,7 @@ struct CallPolicy {
     std::string plan_text() const;
 };
 
-// Returns the policy for a communicator of this name. The caller fills in `ranks`, `nodes` and what
+// Returns the policy for a communicator of this name. The caller fills in `ranks`, `hosts` and what
 // the communicator's config names.
 CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std::string &name);
 

@@ -176,7 +176,7 @@ void CodecRates::replace_by(const CodecRates &others) {
 double CopySpeeds::at(double bytes) const {
     if (bytes <= points.front().bytes) return points.front().bytes_per_ns;
     for (size_t i = 1; i < points.size(); i++) {
-        const Point &below = points[i - 1], &above = points[i];
+        const SpeedPoint &below = points[i - 1], &above = points[i];
         if (bytes > above.bytes) continue;
         const double part = std::log(bytes / below.bytes) / std::log(above.bytes / below.bytes);
         return below.bytes_per_ns + part * (above.bytes_per_ns - below.bytes_per_ns);
@@ -224,7 +224,7 @@ CostModel gpu_cost_model_by(const Settings &settings, double ranks_per_gpu, GpuR
                           .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
     speeds.local.shared = speeds.local.alone;
     speeds.eager = speeds.local;
-    for (CopySpeeds::Point &point : speeds.copy.points) point.bytes_per_ns = copying;
+    for (CopySpeeds::SpeedPoint &point : speeds.copy.points) point.bytes_per_ns = copying;
     speeds.narrow_coding = 1;
     return speeds;
 }
@@ -368,7 +368,7 @@ private:
 
     LinkSpeeds local_speeds() const {
         const EagerSlots slots{speeds_.eager_bytes, speeds_.eager_exchanges};
-        const CostModel::Link &link =
+        const CostModel::LinkCosts &link =
             fits_eager(algorithm_, problem_, counts_.chunks, outer_bytes_, slots) ? speeds_.eager
                                                                                   : speeds_.local;
         LinkSpeeds local = shares_cores_ ? link.shared : link.alone;

@@ -89,13 +89,13 @@ struct LinkSpeeds {
 // How fast memory is copied and added to, by the size of a call's vector. Between the sizes the
 // rate follows the logarithm of the size.
 struct CopySpeeds {
-    struct Point {
+    struct SpeedPoint {
         double bytes = 0;
         double bytes_per_ns = 0;
-        bool operator==(const Point &) const = default;
+        bool operator==(const SpeedPoint &) const = default;
     };
     // Ascending: in the caches of a core, in those that cores share, in memory.
-    std::array<Point, 3> points{{{1 << 20, 30}, {4 << 20, 15}, {16 << 20, 7}}};
+    std::array<SpeedPoint, 3> points{{{1 << 20, 30}, {4 << 20, 15}, {16 << 20, 7}}};
 
     double at(double bytes) const;
     bool operator==(const CopySpeeds &) const = default;
@@ -105,7 +105,7 @@ struct CopySpeeds {
 // predicts from the same figures, because measured corrections hold for one version alone.
 inline constexpr uint64_t cost_model_version = 3;
 
-// Where the rate between nodes comes from.
+// Where the rate between hosts comes from.
 enum class RateSource : uint8_t {
     assumed,  // the default; no call is encoded because of it
     stated,   // by a user or an interface; others may use the network, too
@@ -120,26 +120,26 @@ const char *name(RateSource source);
 // share a core, each message wakes a rank that sleeps, so the `shared` figures hold, and a wait
 // takes as many times as long as there are ranks on the core.
 struct CostModel {
-    struct Link {
+    struct LinkCosts {
         LinkSpeeds alone, shared;
-        bool operator==(const Link &) const = default;
+        bool operator==(const LinkCosts &) const = default;
     };
-    // Within a node: by messages in shared memory, and by eager slots, which carry calls whose
+    // Within a host: by messages in shared memory, and by eager slots, which carry calls whose
     // encoded values fit into them.
-    Link local{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
-               {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
-    Link eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
-               {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
+    LinkCosts local{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
+                    {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
+    LinkCosts eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
+                    {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
     size_t eager_bytes = 0;       // 0: there are no eager slots
     uint32_t eager_exchanges = 1; // most exchanges of a call
-    // Between nodes. The ranks of a node share its network link.
-    Link remote{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
-                {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
-    double remote_bytes_per_ns = 0.125; // of a node, each way
+    // Between hosts. The ranks of a host share its network link.
+    LinkCosts remote{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
+                     {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
+    double remote_bytes_per_ns = 0.125; // of a host, each way
     // The part of that rate that one rank alone can use, if ranks have NICs of their own; 0: all.
     double remote_rank_bytes_per_ns = 0;
     RateSource remote_rate_source = RateSource::measured;
-    // Bytes that a node's link passes at once after a pause, through switch buffers or token
+    // Bytes that a host's link passes at once after a pause, through switch buffers or token
     // buckets.
     double remote_burst_bytes = 0;
     double ranks_per_core = 1;
@@ -160,7 +160,7 @@ struct CostModel {
 };
 
 // Returns the speeds of ranks on CPUs: the defaults, and what the settings say. The rate between
-// nodes counts as unknown unless the settings have it.
+// hosts counts as unknown unless the settings have it.
 CostModel cost_model_by(const Settings &settings, double ranks_per_core,
                         const CodecRates &codec_rates);
 // Overwrites link figures of `speeds` with those that the settings contain.
@@ -188,8 +188,8 @@ inline constexpr double rate_doubt = 4;
 
 struct Cost {
     double time_ns = 0;
-    // The time if the rate between nodes is `rate_doubt` times lower or higher. Both are equal to
-    // time_ns if that rate was measured or nothing travels between nodes.
+    // The time if the rate between hosts is `rate_doubt` times lower or higher. Both are equal to
+    // time_ns if that rate was measured or nothing travels between hosts.
     double slow_network_ns = 0, fast_network_ns = 0;
     double correction = 1;  // measured factor that the times above include
     double latency_ns = 0;  // part of time_ns: waiting for messages under way
@@ -218,7 +218,7 @@ struct EagerSlots {
 bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
                 uint64_t chunk_bytes, const EagerSlots &slots);
 
-// Returns whether the cost depends on a rate between nodes that has not been measured.
+// Returns whether the cost depends on a rate between hosts that has not been measured.
 bool is_rate_in_doubt(const Problem &problem, const CostModel &speeds);
 
 // Predicts the cost of the algorithm in this geometry, which cut() has returned.

@@ -22,9 +22,9 @@ LinkClassOf link_class_by_hosts(const RankTopology *places) {
     };
 }
 
-Result<LinkByteCounter::Sends> LinkByteCounter::count_sends(const Algorithm &algorithm,
-                                                            const Problem &problem) const {
-    Sends sends;
+Result<LinkByteCounter::ChunkSends> LinkByteCounter::count_sends(const Algorithm &algorithm,
+                                                                 const Problem &problem) const {
+    ChunkSends sends;
     for (uint32_t rank = 0; rank < problem.ranks; rank++) {
         QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
         QCCL_TRY(const Schedule placed, place_codec(author));
@@ -41,19 +41,19 @@ Result<LinkByteCounter::Sends> LinkByteCounter::count_sends(const Algorithm &alg
     return sends;
 }
 
-Result<const LinkByteCounter::Sends *> LinkByteCounter::sends_of(const Algorithm &algorithm,
-                                                                 const Problem &problem) {
+Result<const LinkByteCounter::ChunkSends *> LinkByteCounter::sends_of(const Algorithm &algorithm,
+                                                                      const Problem &problem) {
     std::string key = spec(algorithm);
     key.append(" ").append(name(problem.collective)).append(" ");
     key.append(std::to_string(problem.root));
     if (const auto known = known_.find(key); known != known_.end()) return &known->second;
-    QCCL_TRY(Sends sends, count_sends(algorithm, problem));
+    QCCL_TRY(ChunkSends sends, count_sends(algorithm, problem));
     return &known_.emplace(std::move(key), std::move(sends)).first->second;
 }
 
 Result<LinkBytes> LinkByteCounter::count(const Plan &plan, const Problem &problem,
                                          const ShapeLimits &limits) {
-    QCCL_TRY(const Sends *const sends, sends_of(plan.algorithm, problem));
+    QCCL_TRY(const ChunkSends *const sends, sends_of(plan.algorithm, problem));
     SimulatedCall call{
         .problem = problem, .algorithm = plan.algorithm, .limits = limits, .speeds = {}};
     QCCL_TRY(const CallGeometry shape,

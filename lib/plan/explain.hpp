@@ -46,17 +46,17 @@ public:
 
 private:
     // How often all ranks together send each chunk.
-    struct Sends {
+    struct ChunkSends {
         uint32_t chunks = 0, outbox = 0;
         // Indexed by class, then by whether the inner tiers' codec is used, then by chunk.
         std::array<std::array<std::vector<uint64_t>, 2>, link_classes> times{};
     };
 
-    Result<const Sends *> sends_of(const Algorithm &algorithm, const Problem &problem);
-    Result<Sends> count_sends(const Algorithm &algorithm, const Problem &problem) const;
+    Result<const ChunkSends *> sends_of(const Algorithm &algorithm, const Problem &problem);
+    Result<ChunkSends> count_sends(const Algorithm &algorithm, const Problem &problem) const;
 
     const LinkClassOf link_class_;
-    std::map<std::string, Sends> known_; // by algorithm, collective and root
+    std::map<std::string, ChunkSends> known_; // by algorithm, collective and root
 };
 
 // ---- Explanations

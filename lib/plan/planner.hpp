@@ -119,7 +119,7 @@ std::vector<const Candidate *> those_that(const std::vector<Candidate> &candidat
     return chosen;
 }
 
-// Finds the candidates that lose least if the rate between nodes differs from the assumed one:
+// Finds the candidates that lose least if the rate between hosts differs from the assumed one:
 // minimax regret (L. J. Savage, The Theory of Statistical Decision, 1951). If that rate was
 // measured, these are the fastest.
 class MinimaxRegret {
@@ -151,7 +151,7 @@ bool can_run(const Candidate &candidate);
 // loses less, or as much with fewer streams between hosts, or with as many in less time.
 bool is_preferred(const Cost &cost, const Cost &than);
 
-// choose() takes the fastest candidate. If the rate between nodes was not measured, it takes the
+// choose() takes the fastest candidate. If the rate between hosts was not measured, it takes the
 // fastest of those with the least regret. Among candidates that are as fast within `equal_time`,
 // the one with the least error wins, and then the one with the fewest streams between hosts.
 // Lossless sums of 8 and 16 bit floats are made by rank, with one rounding, unless another

@@ -101,17 +101,17 @@ public:
         program_.wires = schedule_.wires;
         program_.lends = lends_;
         program_.lanes = shape_.lanes_for(schedule_.wires - schedule_.outbox);
-        for (const TaskGraph::Task &range : program_.graph.tasks) add(range, number_of);
+        for (const TaskGraph::GraphTask &range : program_.graph.tasks) add(range, number_of);
         index_receives(peers);
         return std::move(program_);
     }
 
 private:
-    void add(const TaskGraph::Task &range, std::span<const uint32_t> number_of) {
+    void add(const TaskGraph::GraphTask &range, std::span<const uint32_t> number_of) {
         const Step &head = schedule_.steps[range.first];
-        RankProgram::Task task{.verb = head.verb,
-                               .is_inner = head.has(Step::inner),
-                               .length = shape_.length_of(head.chunk)};
+        RankProgram::SimulatedTask task{.verb = head.verb,
+                                        .is_inner = head.has(Step::inner),
+                                        .length = shape_.length_of(head.chunk)};
         if (!computes(head.verb)) {
             task.place_in_series = places_in_series_[range.first];
             task.peer = number_of[head.peer];
@@ -142,7 +142,7 @@ private:
 
     // Whether peers read what the step encodes in the caller's buffers: an input, or a result that
     // the same task stores.
-    bool is_lent(const TaskGraph::Task &range, const Step &encode) const {
+    bool is_lent(const TaskGraph::GraphTask &range, const Step &encode) const {
         const auto steps =
             std::span(schedule_.steps).subspan(range.first, range.last - range.first);
         return lends_ &&
@@ -152,15 +152,15 @@ private:
                 }));
     }
 
-    RankProgram::Piece piece(const TaskGraph::Task &range, uint32_t number) const {
+    RankProgram::ComputeStep piece(const TaskGraph::GraphTask &range, uint32_t number) const {
         const Step &step = schedule_.steps[number];
         const ComputeSpeeds &speeds = call_.speeds;
         const auto &coding = step.has(Step::inner) ? speeds.inner : speeds.outer;
         const auto time = [&](double speed) {
             const double traffic =
                 accesses(step, step.src) * step.sources + accesses(step, step.dst);
-            return RankProgram::Piece{step.verb,
-                                      value_bytes_ * (1 / speed + traffic / speeds.memory)};
+            return RankProgram::ComputeStep{step.verb,
+                                            value_bytes_ * (1 / speed + traffic / speeds.memory)};
         };
         switch (step.verb) {
         case Verb::encode:
@@ -187,12 +187,12 @@ private:
     void index_receives(uint32_t peers) {
         std::vector<uint32_t> &first = program_.first_of;
         first.assign(size_t{peers} + 1, 0);
-        for (const RankProgram::Task &task : program_.tasks)
+        for (const RankProgram::SimulatedTask &task : program_.tasks)
             if (task.verb == Verb::recv) first[task.peer + 1]++;
         std::partial_sum(first.begin(), first.end(), first.begin());
         program_.receives_of.resize(program_.receives);
         for (uint32_t i = 0; i < program_.tasks.size(); i++) {
-            const RankProgram::Task &task = program_.tasks[i];
+            const RankProgram::SimulatedTask &task = program_.tasks[i];
             if (task.verb == Verb::recv) program_.receives_of[first[task.peer] + task.ordinal] = i;
         }
     }
@@ -236,7 +236,7 @@ void SimulatedRank::begin_call() {
     for (uint32_t i = 0; i < lanes_.size(); i++) begin(lanes_[i], i);
 }
 
-void SimulatedRank::begin(Lane &lane, uint64_t instance) {
+void SimulatedRank::begin(LaneProgress &lane, uint64_t instance) {
     lane.instance = instance;
     lane.oldest = 0;
     lane.is_over = false;
@@ -250,7 +250,7 @@ void SimulatedRank::begin(Lane &lane, uint64_t instance) {
         if (lane.waits[task] == 0) make_ready(lane, task);
 }
 
-void SimulatedRank::make_ready(Lane &lane, uint32_t task) {
+void SimulatedRank::make_ready(LaneProgress &lane, uint32_t task) {
     const bool receives = program_.tasks[task].verb == Verb::recv;
     if (receives && !has_arrived_[arrival(call_, task, lane.instance)]) return;
     lane.ready.push_back(task);
@@ -273,7 +273,7 @@ std::optional<SimulatedRank::Choice> SimulatedRank::choose() {
 }
 
 std::optional<uint32_t> SimulatedRank::first_of(uint32_t number) {
-    Lane &lane = lanes_[number];
+    LaneProgress &lane = lanes_[number];
     while (!lane.ready.empty()) {
         const uint32_t task = lane.ready.front();
         if (task - lane.oldest >= window) return {};
@@ -286,14 +286,14 @@ std::optional<uint32_t> SimulatedRank::first_of(uint32_t number) {
 }
 
 bool SimulatedRank::has_room(uint32_t lane, uint32_t number) const {
-    const RankProgram::Task &task = program_.tasks[number];
+    const RankProgram::SimulatedTask &task = program_.tasks[number];
     for (uint32_t i = task.fills_first; i < task.fills_last; i++)
         if (holds_[lane * program_.outbox + program_.slots[i]] != 0) return false;
     return true;
 }
 
 void SimulatedRank::take_slots(uint32_t lane, uint32_t number) {
-    const RankProgram::Task &task = program_.tasks[number];
+    const RankProgram::SimulatedTask &task = program_.tasks[number];
     for (uint32_t i = task.fills_first; i < task.fills_last; i++) {
         const uint32_t wire = program_.slots[i], slot = lane * program_.outbox + wire;
         add_hold(slot);
@@ -302,8 +302,8 @@ void SimulatedRank::take_slots(uint32_t lane, uint32_t number) {
 }
 
 void SimulatedRank::finish(Choice done) {
-    Lane &lane = lanes_[done.lane];
-    const RankProgram::Task &task = program_.tasks[done.task];
+    LaneProgress &lane = lanes_[done.lane];
+    const RankProgram::SimulatedTask &task = program_.tasks[done.task];
     if (task.verb == Verb::recv)
         origins_[size_t{done.lane} * program_.wires + task.wire] =
             arrived(call_, done.task, lane.instance);
@@ -321,7 +321,7 @@ void SimulatedRank::finish(Choice done) {
 void SimulatedRank::arrive(const MessageArrival &arrival) {
     const uint32_t task = arrival.task;
     const auto number = static_cast<uint32_t>(arrival.instance % lanes_.size());
-    Lane &lane = lanes_[number];
+    LaneProgress &lane = lanes_[number];
     has_arrived_[this->arrival(arrival.call, task, arrival.instance)] = true;
     arrived(arrival.call, task, arrival.instance) = arrival.origin;
     if (arrival.call == call_ && !lane.is_over && lane.instance == arrival.instance &&
@@ -332,7 +332,7 @@ void SimulatedRank::arrive(const MessageArrival &arrival) {
 bool SimulatedRank::release(uint32_t slot) {
     if (--holds_[slot] != 0) return false;
     held_--;
-    Lane &lane = lanes_[slot / program_.outbox];
+    LaneProgress &lane = lanes_[slot / program_.outbox];
     for (const uint32_t task : lane.parked) {
         lane.ready.push_back(task);
         std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
@@ -389,7 +389,7 @@ private:
     }
 
     void add_task(uint64_t instance, uint32_t number) {
-        const RankProgram::Task &task = program_.tasks[number];
+        const RankProgram::SimulatedTask &task = program_.tasks[number];
         const uint64_t at = label(instance, number);
         if (computes(task.verb)) {
             const auto values = static_cast<double>(geometry_.count(task.length, instance));

@@ -100,11 +100,11 @@ private:
 
 struct RankProgram {
     // One step of a task that computes.
-    struct Piece {
+    struct ComputeStep {
         Verb verb = Verb::copy;
         double ns_per_value = 0;
     };
-    struct Task {
+    struct SimulatedTask {
         Verb verb = Verb::copy; // of its first step: a send, a receive, or computing
         bool is_inner = false;
         uint32_t place_in_series = 0; // send, receive: see schedule/message_series
@@ -120,8 +120,8 @@ struct RankProgram {
     };
 
     TaskGraph graph; // of the joined, lowered schedule
-    std::vector<Task> tasks;
-    std::vector<Piece> pieces;
+    std::vector<SimulatedTask> tasks;
+    std::vector<ComputeStep> pieces;
     std::vector<uint32_t> slots;
     uint32_t outbox = 0, wires = 0, receives = 0;
     uint32_t lanes = 1;
@@ -196,7 +196,7 @@ public:
     bool release(uint32_t slot);
 
 private:
-    struct Lane {
+    struct LaneProgress {
         uint64_t instance = 0;
         uint32_t oldest = 0; // first task that is not done
         bool is_over = false;
@@ -206,8 +206,8 @@ private:
         std::vector<bool> is_done;
     };
 
-    void begin(Lane &lane, uint64_t instance);
-    void make_ready(Lane &lane, uint32_t task);
+    void begin(LaneProgress &lane, uint64_t instance);
+    void make_ready(LaneProgress &lane, uint32_t task);
     bool has_room(uint32_t lane, uint32_t task) const;
     void take_slots(uint32_t lane, uint32_t task);
     // Returns the lane's first ready task within the window. Parks tasks that lack a slot.
@@ -230,7 +230,7 @@ private:
     uint32_t call_ = ~uint32_t{0}; // none
     uint32_t lanes_left_ = 0;
     uint32_t held_ = 0; // slots that are still needed
-    std::vector<Lane> lanes_;
+    std::vector<LaneProgress> lanes_;
     std::vector<bool> has_arrived_;
     // Indexed by call, receive and instance modulo `most_lanes_`: a sender with more lanes than
     // this rank may be that many instances ahead.

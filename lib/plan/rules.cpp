@@ -27,7 +27,7 @@ constexpr RangeKey range_keys[] = {
     {"count", &Selector::count, parse_bytes, "a number of elements such as 4096 or 64K"},
     {"bytes", &Selector::bytes, parse_bytes, "a size such as 64K or 1M"},
     {"ranks", &Selector::ranks, parse_count, "a number"},
-    {"nodes", &Selector::nodes, parse_count, "a number"},
+    {"nodes", &Selector::hosts, parse_count, "a number"},
 };
 
 // A condition that names something.
@@ -151,11 +151,11 @@ Done check_possible(const Selector &selector, std::string_view text) {
             return refuse("\"%.*s\" can match no call: there is no such number of %s", width,
                           text.data(), row.name.data());
     for (const auto &[what, range] :
-         {std::pair("ranks", selector.ranks), std::pair("nodes", selector.nodes)})
+         {std::pair("ranks", selector.ranks), std::pair("nodes", selector.hosts)})
         if (range.most == 0 || range.least > most_ranks_of_job)
             return refuse("\"%.*s\" can match no call: a job has 1 to %u %s", width, text.data(),
                           static_cast<unsigned>(most_ranks_of_job), what);
-    if (selector.nodes.least > selector.ranks.most)
+    if (selector.hosts.least > selector.ranks.most)
         return refuse("\"%.*s\" can match no call: a node has at least one rank", width,
                       text.data());
     return {};
@@ -188,7 +188,7 @@ bool Selector::matches(const CallTraits &call) const {
     return (!collective || *collective == call.collective) &&
            (!type || (has_type && *type == call.type)) &&
            (!op || (reduces(call.collective) && *op == call.op)) && count.has(call.count) &&
-           bytes.has(call.bytes()) && ranks.has(call.ranks) && nodes.has(call.nodes);
+           bytes.has(call.bytes()) && ranks.has(call.ranks) && hosts.has(call.hosts);
 }
 
 Result<Selector> parse_selector(std::string_view conditions) {

@@ -30,7 +30,7 @@ struct CallTraits {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint64_t count = 0; // as the C API means it
-    uint32_t ranks = 1, nodes = 1;
+    uint32_t ranks = 1, hosts = 1;
 
     // Returns the bytes of the whole vector.
     uint64_t bytes() const {
@@ -58,7 +58,7 @@ struct Selector {
     std::optional<Collective> collective;
     std::optional<DataType> type;
     std::optional<RedOp> op; // calls that do not reduce have none
-    NumberRange count, bytes, ranks, nodes;
+    NumberRange count, bytes, ranks, hosts;
 
     bool matches_name(const std::string &communicator) const;
     // Whether the call meets all conditions except `comm`.

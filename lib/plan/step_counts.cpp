@@ -72,7 +72,7 @@ uint32_t count_turns(const Schedule &author) {
     return turns;
 }
 
-struct Sends {
+struct PeerSends {
     double all = 0, inner = 0; // chunks
 };
 
@@ -80,7 +80,7 @@ struct Sends {
 struct RankStepCounts {
     uint32_t chunks = 0, outbox = 0, turns = 0, remote_peers = 0;
     ChunkCounts counts;
-    std::map<uint32_t, Sends> local_sends; // by peer
+    std::map<uint32_t, PeerSends> local_sends; // by peer
 };
 
 bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
@@ -137,7 +137,7 @@ Result<RankStepCounts> step_counts_of(const Algorithm &algorithm, const Problem 
         const bool is_remote = moves && is_between_hosts(problem, rank, step.peer);
         if (is_remote && step.verb == Verb::send) remote_peers.insert(step.peer);
         if (!is_remote && step.verb == Verb::send) {
-            Sends &sends = t.local_sends[step.peer];
+            PeerSends &sends = t.local_sends[step.peer];
             sends.all++;
             sends.inner += step.has(Step::inner);
         }
@@ -225,7 +225,7 @@ Done add_host(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks, Ste
 Done add_local_links(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks,
                      const LocalLinks &links, StepCounts &most) {
     const LocalLinks::Kind &kind = links.kinds[links.kind_of[ranks.front()]];
-    std::vector<Sends> loads(kind.byte_ns.size());
+    std::vector<PeerSends> loads(kind.byte_ns.size());
     for (const uint32_t rank : ranks) {
         QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
         for (const auto &[peer, sends] : one->local_sends)
@@ -236,7 +236,7 @@ Done add_local_links(StepCounter &counts_of_ranks, std::span<const uint32_t> ran
             }
     }
     for (size_t link = 0; link < loads.size(); link++) {
-        const Sends &load = loads[link];
+        const PeerSends &load = loads[link];
         if (kind.byte_ns[link] * load.all <= most.local_line_ns + most.inner_local_line_ns)
             continue;
         most.inner_local_line_ns = kind.byte_ns[link] * load.inner;

@@ -112,7 +112,7 @@ static Rule rule_of(const NamedTensor &tensor, const TensorPlan &made) {
 }
 
 PlanFile plan_file_of(std::span<const NamedTensor> tensors, std::span<const TensorPlan> plans,
-                      uint32_t ranks, uint32_t nodes) {
+                      uint32_t ranks, uint32_t hosts) {
     std::vector<Rule> rules;
     std::set<std::pair<uint64_t, DataType>> known;
     for (size_t i = 0; i < tensors.size(); i++)
@@ -120,7 +120,7 @@ PlanFile plan_file_of(std::span<const NamedTensor> tensors, std::span<const Tens
             rules.push_back(rule_of(tensors[i], plans[i]));
     PlanFile file;
     file.ranks = ranks;
-    file.nodes = nodes;
+    file.hosts = hosts;
     file.rules = Rules(std::move(rules));
     return file;
 }

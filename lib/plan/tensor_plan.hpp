@@ -92,8 +92,8 @@ private:
 };
 
 // Returns a rule for each count and type, in the order of the tensors, for jobs of so many ranks
-// and nodes. plans[i] is the plan of tensors[i].
+// and hosts. plans[i] is the plan of tensors[i].
 PlanFile plan_file_of(std::span<const NamedTensor> tensors, std::span<const TensorPlan> plans,
-                      uint32_t ranks, uint32_t nodes);
+                      uint32_t ranks, uint32_t hosts);
 
 } // namespace qccl

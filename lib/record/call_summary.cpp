@@ -92,7 +92,7 @@ std::string describe(const LoggedComm &comm) {
     return text + ", " + std::to_string(comm.ranks()) + (comm.ranks() == 1 ? " rank" : " ranks");
 }
 
-struct Group {
+struct ShapeGroup {
     ShapeSummary summary;
     std::vector<int64_t> durations, skews;
     std::map<uint32_t, uint64_t> last;
@@ -104,7 +104,7 @@ struct ComesBefore {
         return a.first != b.first ? a.first < b.first : words_of(*a.second) < words_of(*b.second);
     }
 };
-using Groups = std::map<ComesBefore::Key, Group, ComesBefore>;
+using Groups = std::map<ComesBefore::Key, ShapeGroup, ComesBefore>;
 
 int64_t median(std::vector<int64_t> &values) {
     if (values.empty()) return 0;
@@ -155,7 +155,7 @@ std::map<CallKey, MadeCall> calls_of(std::span<const CallLog> logs,
     return made;
 }
 
-void finish(Group &group) {
+void finish(ShapeGroup &group) {
     ShapeSummary &summary = group.summary;
     const auto [shortest, longest] =
         std::minmax_element(group.durations.begin(), group.durations.end());
@@ -194,11 +194,11 @@ CallSummary summarize(std::span<const CallLog> logs) {
     const std::map<CallKey, MadeCall> made = calls_of(logs, shifts);
     CallSummary summary;
     Groups groups;
-    const auto group_of = [&](const MadeCall &call) -> Group & {
+    const auto group_of = [&](const MadeCall &call) -> ShapeGroup & {
         return groups[{describe(*call.comm), call.shape}];
     };
     for (const auto &[key, call] : made) {
-        Group &group = group_of(call);
+        ShapeGroup &group = group_of(call);
         ShapeSummary &shape = group.summary;
         if (shape.calls++ == 0) {
             shape.shape = *call.shape;

@@ -177,12 +177,12 @@ std::string describe(const RankState &state) {
 }
 
 std::vector<std::string> summarize(std::span<const RankState> states) {
-    struct Group {
+    struct StateGroup {
         size_t first;
         std::vector<uint32_t> ranks;
     };
     const std::vector<Awaited> awaited = awaited_in_the_end(states);
-    std::vector<Group> groups;
+    std::vector<StateGroup> groups;
     std::unordered_map<std::string, size_t> places;
     for (size_t i = 0; i < states.size(); i++) {
         const auto [place, is_new] =

@@ -43,7 +43,7 @@ public:
     }
 
 private:
-    struct Read {
+    struct CellRead {
         uint32_t step;
         uint32_t next;
     };
@@ -119,7 +119,7 @@ private:
 
     Schedule &schedule_;
     std::vector<Cell> cells_;
-    std::vector<Read> reads_;
+    std::vector<CellRead> reads_;
     std::vector<uint32_t> found_;
     std::vector<uint32_t> sent_, received_; // messages so far, by peer
     Dependencies deps_;

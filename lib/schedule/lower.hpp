@@ -74,13 +74,13 @@ std::vector<StepRun> find_runs(const Schedule &schedule, bool joins = true);
 // Tasks, and the order between them.
 struct TaskGraph {
     // A send, a receive, or a run of joined steps.
-    struct Task {
+    struct GraphTask {
         uint32_t first = 0, last = 0;           // the schedule's steps [first, last)
         uint32_t next_first = 0, next_last = 0; // `next`: the tasks that wait for this one
     };
 
-    std::vector<Task> tasks;     // in the schedule's order
-    std::vector<uint32_t> waits; // by task: how many tasks must be done before it
+    std::vector<GraphTask> tasks; // in the schedule's order
+    std::vector<uint32_t> waits;  // by task: how many tasks must be done before it
     std::vector<uint32_t> next;
 
     std::span<const uint32_t> after(uint32_t task) const {

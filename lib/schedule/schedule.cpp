@@ -73,11 +73,11 @@ namespace {
 
 using Term = SumOrder::Term;
 
-struct Tree {
+struct OrderTree {
     std::vector<std::vector<uint32_t>> children; // ascending
     uint32_t root = 0;
 
-    explicit Tree(std::span<const uint32_t> parents) : children(parents.size()) {
+    explicit OrderTree(std::span<const uint32_t> parents) : children(parents.size()) {
         for (uint32_t i = 0; i < parents.size(); i++) {
             if (parents[i] == i)
                 root = i;
@@ -127,7 +127,7 @@ SumOrder SumOrder::of(const Term &sum, uint32_t ranks) {
 }
 
 Term SumOrder::of_tree(std::span<const uint32_t> parents, std::vector<Term> members) {
-    const Tree tree(parents);
+    const OrderTree tree(parents);
     return tree.sum_of(tree.root, members);
 }
 

@@ -93,9 +93,11 @@ std::string print(const Section &section) {
 namespace {
 
 // One line of input, parsed from the left.
-class Line {
+class LineParser {
 public:
-    Line(std::string_view text, size_t number) : rest_(text), number_(number) { skip_space(); }
+    LineParser(std::string_view text, size_t number) : rest_(text), number_(number) {
+        skip_space();
+    }
 
     bool is_empty() const { return rest_.empty(); }
     bool is_number() const { return !rest_.empty() && is_digit(rest_.front()); }
@@ -146,12 +148,12 @@ private:
     size_t number_;
 };
 
-struct Operand {
+struct ParsedOperand {
     Slot slot;
     uint16_t slots = 1;
 };
 
-Result<Operand> parse_operand(Line &line) {
+Result<ParsedOperand> parse_operand(LineParser &line) {
     for (size_t kind = 1; kind < kind_names.size(); kind++) {
         if (!line.take(kind_names[kind])) continue;
         QCCL_TRY(line.want("("));
@@ -163,14 +165,14 @@ Result<Operand> parse_operand(Line &line) {
         QCCL_TRY(line.want(")"));
         if (last < first || last - first >= std::numeric_limits<uint16_t>::max())
             return line.refuse("a range that ends before it starts or is too long", "");
-        return Operand{{static_cast<SlotKind>(kind), first},
-                       static_cast<uint16_t>(last - first + 1)};
+        return ParsedOperand{{static_cast<SlotKind>(kind), first},
+                             static_cast<uint16_t>(last - first + 1)};
     }
     return line.refuse("expected input, output, sum or wire", "");
 }
 
-Done parse_operands(Line &line, Step &step) {
-    QCCL_TRY(const Operand left, parse_operand(line));
+Done parse_operands(LineParser &line, Step &step) {
+    QCCL_TRY(const ParsedOperand left, parse_operand(line));
     if (left.slots != 1) return line.refuse("only what is added may be a range", "");
     if (step.verb == Verb::send) {
         step.src = left.slot;
@@ -184,7 +186,7 @@ Done parse_operands(Line &line, Step &step) {
         QCCL_TRY(step.peer, line.number());
         return {};
     }
-    QCCL_TRY(const Operand right, parse_operand(line));
+    QCCL_TRY(const ParsedOperand right, parse_operand(line));
     if (right.slots != 1 && step.verb != Verb::reduce)
         return line.refuse("only reduce adds a range", "");
     step.src = right.slot;
@@ -192,7 +194,7 @@ Done parse_operands(Line &line, Step &step) {
     return {};
 }
 
-Done parse_attributes(Line &line, Step &step) {
+Done parse_attributes(LineParser &line, Step &step) {
     const Slot *named = names_chunk(step);
     if (line.take("chunk")) {
         QCCL_TRY(step.chunk, line.number());
@@ -214,7 +216,7 @@ Done parse_attributes(Line &line, Step &step) {
     return {};
 }
 
-Result<Step> parse_step(Line &line, size_t index) {
+Result<Step> parse_step(LineParser &line, size_t index) {
     if (line.is_number()) {
         QCCL_TRY(const uint32_t number, line.number());
         if (number != index)
@@ -232,7 +234,7 @@ Result<Step> parse_step(Line &line, size_t index) {
 }
 
 // Parses the header after the word "schedule".
-Result<Section> parse_header(Line &line) {
+Result<Section> parse_header(LineParser &line) {
     Section section;
     const std::pair<const char *, uint32_t *> fields[] = {
         {"rank", &section.team.rank},         {"of", &section.team.size},
@@ -252,7 +254,7 @@ Result<Section> parse_header(Line &line) {
 
 // Without this limit, a section could name slots that its steps never touch, and make others
 // reserve memory for them.
-Done check_counts(const Section &section, const Line &header) {
+Done check_counts(const Section &section, const LineParser &header) {
     const size_t steps = section.schedule.steps.size();
     if (section.schedule.chunks > steps)
         return header.refuse("there are more chunks than steps", "");
@@ -267,10 +269,10 @@ Done check_counts(const Section &section, const Line &header) {
 
 Result<std::vector<Section>> parse(std::string_view text) {
     std::vector<Section> sections;
-    Line header("", 0);
+    LineParser header("", 0);
     for (size_t number = 1; !text.empty(); number++) {
         const size_t end = std::min(text.find('\n'), text.size());
-        Line line(text.substr(0, end), number);
+        LineParser line(text.substr(0, end), number);
         text.remove_prefix(std::min(end + 1, text.size()));
         if (line.is_empty() || line.take("//")) continue;
         if (line.take("schedule")) {

@@ -22,7 +22,7 @@ constexpr uint32_t common_numbers = 128, most_encodes_of_chunk = common_numbers 
 static_assert(Step::common_ordinals <= common_numbers);
 
 // One rank, and its progress in its schedule.
-struct Run {
+struct RankProgress {
     enum class Wait : uint8_t { no, message, slot };
 
     Team team;
@@ -60,11 +60,11 @@ public:
         holds_.assign(size_t{theorem_.ranks} * runs_[0].schedule.outbox, 0);
         for (uint32_t rank = 0; rank < theorem_.ranks; rank++) ready_.push_back(rank);
         while (!ready_.empty()) {
-            Run &run = runs_[ready_.front()];
+            RankProgress &run = runs_[ready_.front()];
             ready_.pop_front();
             QCCL_TRY(advance(run));
         }
-        for (const Run &run : runs_) QCCL_TRY(check_end(run));
+        for (const RankProgress &run : runs_) QCCL_TRY(check_end(run));
         QCCL_TRY(check_commons());
         return sum_up();
     }
@@ -73,7 +73,7 @@ private:
     // ---- One rank by itself
 
     Done load(uint32_t rank, Schedule schedule) {
-        Run &run = runs_[rank];
+        RankProgress &run = runs_[rank];
         run.team = {.size = theorem_.ranks, .rank = rank, .root = theorem_.root};
         const Schedule &first = rank == 0 ? schedule : runs_[0].schedule;
         QCCL_TRY(check_frame(schedule, first, run.team, has_part_per_rank(theorem_.collective)));
@@ -92,7 +92,7 @@ private:
 
     // ---- Running
 
-    Done advance(Run &run) {
+    Done advance(RankProgress &run) {
         for (; !run.is_done(); run.next++) {
             const Step &step = run.schedule.steps[run.next];
             if (has_to_wait(run, step)) return {};
@@ -102,10 +102,10 @@ private:
         return {};
     }
 
-    bool has_to_wait(Run &run, const Step &step) {
-        run.wait = Run::Wait::no;
+    bool has_to_wait(RankProgress &run, const Step &step) {
+        run.wait = RankProgress::Wait::no;
         if (step.verb == Verb::recv && queues_.is_empty(step.peer, run.team.rank)) {
-            run.wait = Run::Wait::message;
+            run.wait = RankProgress::Wait::message;
             run.wait_for = step.peer;
         }
         // All of a joined run is issued at once, so it waits for all of its slots.
@@ -114,26 +114,26 @@ private:
         for (size_t i = run.next; computes(step.verb) && !is_inside; i++) {
             const Step &member = run.schedule.steps[i];
             if (member.verb == Verb::encode && holds_[own_slot(run, member.dst)] != 0) {
-                run.wait = Run::Wait::slot;
+                run.wait = RankProgress::Wait::slot;
                 run.wait_for = member.dst.index;
                 break;
             }
             if (!member.has(Step::joins_next)) break;
         }
-        return run.wait != Run::Wait::no;
+        return run.wait != RankProgress::Wait::no;
     }
 
-    uint32_t own_slot(const Run &run, Slot slot) const {
+    uint32_t own_slot(const RankProgress &run, Slot slot) const {
         return run.team.rank * run.schedule.outbox + slot.index;
     }
 
-    void wake(Run &run, Run::Wait wait, uint32_t wait_for) {
+    void wake(RankProgress &run, RankProgress::Wait wait, uint32_t wait_for) {
         if (run.wait != wait || run.wait_for != wait_for) return;
-        run.wait = Run::Wait::no;
+        run.wait = RankProgress::Wait::no;
         ready_.push_back(run.team.rank);
     }
 
-    Fault execute(Run &run, const Step &step) {
+    Fault execute(RankProgress &run, const Step &step) {
         verified_.steps++;
         Fault fault = nullptr;
         switch (step.verb) {
@@ -149,7 +149,7 @@ private:
         return fault;
     }
 
-    Fault send(Run &run, const Step &step) {
+    Fault send(RankProgress &run, const Step &step) {
         Envelope message{.rounds = run.rounds,
                          .step = static_cast<uint32_t>(run.next),
                          .chunk = step.chunk,
@@ -162,11 +162,11 @@ private:
         }
         queues_.put(run.team.rank, step.peer, message);
         verified_.messages++;
-        wake(runs_[step.peer], Run::Wait::message, run.team.rank);
+        wake(runs_[step.peer], RankProgress::Wait::message, run.team.rank);
         return nullptr;
     }
 
-    Fault recv(Run &run, const Step &step) {
+    Fault recv(RankProgress &run, const Step &step) {
         const Envelope message = queues_.take(step.peer, run.team.rank);
         run.rounds = std::max(run.rounds, message.rounds + 1);
         if (message.chunk != step.chunk)
@@ -184,7 +184,7 @@ private:
         return nullptr;
     }
 
-    Fault add(Run &run, const Step &step) {
+    Fault add(RankProgress &run, const Step &step) {
         Expression &sum = run.sums[step.dst.index];
         for (uint32_t i = 0; i < step.sources; i++) {
             Expression term = none;
@@ -202,7 +202,7 @@ private:
         return nullptr;
     }
 
-    Fault store(Run &run, const Step &step) {
+    Fault store(RankProgress &run, const Step &step) {
         Expression value = none;
         if (Fault fault = read(run, step, step.src, value)) return fault;
         if (step.dst.is(SlotKind::accumulator))
@@ -213,7 +213,7 @@ private:
 
     // Checks an operand of a sum that is the adding rank's own contribution: exact or as encoded,
     // as the theorem says.
-    Fault check_own(const Run &run, const Step &step, Expression term) const {
+    Fault check_own(const RankProgress &run, const Step &step, Expression term) const {
         const Expressions::Node &node = expressions_[term];
         const uint32_t own = place(run, step.chunk);
         if (!is_sum_ || theorem_.ranks == 1 || node.begin != own || node.end != own + 1)
@@ -226,7 +226,7 @@ private:
                           : "adds this rank's own input exactly, where it has to be as encoded";
     }
 
-    Fault encode(Run &run, const Step &step) {
+    Fault encode(RankProgress &run, const Step &step) {
         Expression value = none;
         if (Fault fault = read(run, step, step.src, value)) return fault;
         if (Fault fault = finish(step, value)) return fault;
@@ -249,7 +249,7 @@ private:
 
     // Returns the expression of an encode. Common encodes of all ranks give the expression of the
     // rank whose noise they use.
-    Expression encoded(Run &run, const Step &step, Expression value) {
+    Expression encoded(RankProgress &run, const Step &step, Expression value) {
         const uint32_t number = run.encodes[step.chunk]++;
         const bool is_inner = step.has(Step::inner);
         if (!step.has(Step::common))
@@ -263,7 +263,7 @@ private:
     }
 
     // Checks that the message in the wire slot belongs to the tier of the step that reads it.
-    Fault check_tier(const Run &run, const Step &step) const {
+    Fault check_tier(const RankProgress &run, const Step &step) const {
         const bool is_inner = run.wires[step.src.index].is_inner;
         return is_inner == step.has(Step::inner) ? nullptr : "takes bytes for another tier's";
     }
@@ -281,7 +281,7 @@ private:
         holds_[parcel.origin]--;
         if (holds_[parcel.origin] == 0) {
             const uint32_t outbox = runs_[0].schedule.outbox;
-            wake(runs_[parcel.origin / outbox], Run::Wait::slot, parcel.origin % outbox);
+            wake(runs_[parcel.origin / outbox], RankProgress::Wait::slot, parcel.origin % outbox);
         }
         parcel.value = none;
     }
@@ -296,11 +296,11 @@ private:
     }
 
     // Returns the place of this rank's contribution to the chunk in the contract's order.
-    uint32_t place(const Run &run, uint32_t chunk) const {
+    uint32_t place(const RankProgress &run, uint32_t chunk) const {
         return orders_[chunk].place(run.team.rank);
     }
 
-    Fault read(const Run &run, const Step &step, Slot slot, Expression &value) {
+    Fault read(const RankProgress &run, const Step &step, Slot slot, Expression &value) {
         switch (slot.what()) {
         case SlotKind::input:
             if (run.outputs[slot.index] != none)
@@ -325,7 +325,7 @@ private:
         return value == none ? "reads what nobody wrote" : nullptr;
     }
 
-    Fault write(Run &run, const Step &step, Expression value) {
+    Fault write(RankProgress &run, const Step &step, Expression value) {
         const uint32_t chunk = step.dst.index;
         if (step.dst.is(SlotKind::accumulator)) {
             if (run.sums[chunk] != none && !expressions_.is_encode(value, run.sums[chunk]))
@@ -347,13 +347,15 @@ private:
 
     // ---- The end
 
-    Done check_end(const Run &run) const {
+    Done check_end(const RankProgress &run) const {
         const uint32_t rank = run.team.rank;
         const auto wrong = [&](size_t number, Fault fault) {
             return wrong_step(rank, number, run.schedule.steps[number], fault);
         };
-        if (run.wait == Run::Wait::message) return wrong(run.next, "waits for ever for a message");
-        if (run.wait == Run::Wait::slot) return wrong(run.next, "waits for ever for a wire slot");
+        if (run.wait == RankProgress::Wait::message)
+            return wrong(run.next, "waits for ever for a message");
+        if (run.wait == RankProgress::Wait::slot)
+            return wrong(run.next, "waits for ever for a wire slot");
         if (const Envelope *left = queues_.first_from(rank))
             return wrong(left->step, "sends what nobody receives");
         for (uint32_t c = 0; c < run.schedule.chunks; c++)
@@ -382,7 +384,8 @@ private:
     }
 
     Verified sum_up() {
-        for (const Run &run : runs_) verified_.rounds = std::max(verified_.rounds, run.rounds);
+        for (const RankProgress &run : runs_)
+            verified_.rounds = std::max(verified_.rounds, run.rounds);
         const double share =
             1.0 / static_cast<double>(finals_.size()) / (is_sum_ ? theorem_.ranks : 1);
         for (const Final &final : finals_) {
@@ -413,7 +416,7 @@ private:
     const bool is_sum_;
     Expressions expressions_;
     MessageQueues queues_;
-    std::vector<Run> runs_;
+    std::vector<RankProgress> runs_;
     std::vector<Final> finals_;    // by chunk
     std::vector<SumOrder> orders_; // by chunk
     std::vector<uint32_t> holds_;  // by own slot of each rank: number of users that still need it

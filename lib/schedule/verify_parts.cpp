@@ -193,7 +193,7 @@ private:
         uint32_t writer = none;
         uint32_t readers = none; // since then: head of a list in reads_
     };
-    struct Read {
+    struct ChunkRead {
         uint32_t step;
         uint32_t next;
     };
@@ -250,7 +250,7 @@ private:
     const Dependencies &deps_;
     const uint32_t rank_;
     std::vector<SlotChunk> places_;
-    std::vector<Read> reads_;
+    std::vector<ChunkRead> reads_;
     std::vector<uint32_t> seen_; // by step: number of the last search that visited it
     uint32_t stamp_ = 0;
 };

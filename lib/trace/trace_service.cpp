@@ -120,7 +120,7 @@ std::shared_ptr<CallTracer> TraceService::attach(LoggedComm comm) {
     const std::lock_guard lock(mutex_);
     comm.id = ++last_comm_;
     auto tracer = std::make_shared<CallTracer>(std::move(comm), !patterns_.trace.empty(), wake_);
-    sources_.push_back(std::make_shared<Source>(Source{tracer}));
+    sources_.push_back(std::make_shared<TraceSource>(TraceSource{tracer}));
     return tracer;
 }
 
@@ -186,7 +186,7 @@ void TraceService::forget_closed() {
 }
 
 void TraceService::round() {
-    std::vector<std::shared_ptr<Source>> sources;
+    std::vector<std::shared_ptr<TraceSource>> sources;
     {
         const std::lock_guard lock(mutex_);
         sources = sources_;
@@ -237,7 +237,7 @@ void TraceService::open_files(const CallTracer &first) {
     if (calls_) append_row(calls_->text, head_);
 }
 
-void TraceService::read(Source &source) {
+void TraceService::read(TraceSource &source) {
     if (!source.has_begun) begin(source);
     take_shapes(source);
     source.tracer->ring().drain(source.end, [&](const TraceEvent &event) { take(source, event); });
@@ -254,7 +254,7 @@ void TraceService::read(Source &source) {
     if (source.closes) end(source);
 }
 
-void TraceService::take_shapes(Source &source) {
+void TraceService::take_shapes(TraceSource &source) {
     for (LoggedShape &shape : source.tracer->take_new_shapes()) {
         shape.id = ++last_shape_;
         if (calls_) append_row(calls_->text, shape);
@@ -262,14 +262,14 @@ void TraceService::take_shapes(Source &source) {
     }
 }
 
-void TraceService::begin(Source &source) {
+void TraceService::begin(TraceSource &source) {
     const LoggedComm &comm = source.tracer->comm();
     source.has_begun = true;
     if (trace_) json_.begin_comm(trace_->text, comm);
     if (calls_) append_row(calls_->text, comm);
 }
 
-void TraceService::take(Source &source, const TraceEvent &event) {
+void TraceService::take(TraceSource &source, const TraceEvent &event) {
     source.latest = std::max(source.latest, event.shape);
     const bool is_end = event.kind == TraceEvent::Kind::call_end;
     if (calls_ && is_end) log_call(source, event);
@@ -285,7 +285,7 @@ void TraceService::take(Source &source, const TraceEvent &event) {
     flush(trace_, piece);
 }
 
-void TraceService::log_call(Source &source, const TraceEvent &event) {
+void TraceService::log_call(TraceSource &source, const TraceEvent &event) {
     const int64_t start = clock_.to_ns(event.begin);
     append_row(calls_->text,
                LoggedCall{.comm = source.tracer->comm().id,
@@ -299,7 +299,7 @@ void TraceService::log_call(Source &source, const TraceEvent &event) {
     flush(calls_, piece);
 }
 
-void TraceService::end(const Source &source) {
+void TraceService::end(const TraceSource &source) {
     if (calls_)
         append_end(calls_->text, source.tracer->comm().id, now_ns(CLOCK_REALTIME) - head_.epoch_ns);
 }

@@ -91,7 +91,7 @@ public:
     std::vector<TraceNotice> take_notices();
 
 private:
-    struct Source {
+    struct TraceSource {
         std::shared_ptr<CallTracer> tracer;
         // The latest shapes, by their number in the tracer - 1 - forgotten.
         std::deque<LoggedShape> shapes{};
@@ -117,12 +117,12 @@ private:
     void forget_closed();    // drops closed tracers and unread shapes
     void open_files(const CallTracer &first);
     std::optional<File> open(const char *setting, const std::string &pattern, const char *ending);
-    void read(Source &source);
-    void take_shapes(Source &source);
-    void begin(Source &source);
-    void take(Source &source, const TraceEvent &event);
-    void log_call(Source &source, const TraceEvent &event);
-    void end(const Source &source);
+    void read(TraceSource &source);
+    void take_shapes(TraceSource &source);
+    void begin(TraceSource &source);
+    void take(TraceSource &source, const TraceEvent &event);
+    void log_call(TraceSource &source, const TraceEvent &event);
+    void end(const TraceSource &source);
     void flush(std::optional<File> &file, size_t least);
     void note(const std::string &sentence, bool is_warning = true);
     void keep_budget();
@@ -142,7 +142,7 @@ private:
     std::atomic<bool> ends_{false}, has_notices_{false};
     std::mutex mutex_; // guards the members below
     std::condition_variable changed_;
-    std::vector<std::shared_ptr<Source>> sources_;
+    std::vector<std::shared_ptr<TraceSource>> sources_;
     uint32_t last_comm_ = 0;
     std::vector<TraceNotice> notices_;
     ServiceThread thread_; // last: the thread uses the other members

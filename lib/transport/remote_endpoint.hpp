@@ -261,13 +261,13 @@ private:
     uint64_t copies_ = 0;
     // Small messages of one call to one peer that are not posted yet. The progress thread may post
     // them, and it must not look at the current call. `bytes` is empty if no message is held.
-    struct Batch {
+    struct MessageBatch {
         uint32_t peer = 0;
         CallDescriptor call{};
         uint64_t hash = 0;
         std::vector<std::byte> bytes;
     };
-    Batch batch_;
+    MessageBatch batch_;
     Network network_; // last: closed before the members that its events use
 };
 

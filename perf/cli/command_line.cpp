@@ -379,7 +379,7 @@ static CostModel gpu_speeds(const Machine &machine) {
         gpu_cost_model_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
     if (!machine.local || !machine.local->bytes_per_ns) return speeds;
     constexpr double ends = 2; // each end accounts for half the time of a byte
-    for (CostModel::Link *const link : {&speeds.local, &speeds.eager})
+    for (CostModel::LinkCosts *const link : {&speeds.local, &speeds.eager})
         for (LinkSpeeds *const each : {&link->alone, &link->shared})
             each->byte_ns = 1 / (ends * *machine.local->bytes_per_ns);
     return speeds;

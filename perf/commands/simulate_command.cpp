@@ -275,7 +275,7 @@ private:
         Json links = Json::array();
         constexpr size_t most_links = 16;
         for (size_t i = 0; i < std::min(simulation.links.size(), most_links); i++) {
-            const Simulation::Link &link = simulation.links[i];
+            const Simulation::LinkLoad &link = simulation.links[i];
             links.push_back(
                 {{"name", link.name}, {"alike", link.count}, {"busy_us", link.busy_ns / 1e3}});
         }

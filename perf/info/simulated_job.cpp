@@ -94,20 +94,20 @@ void print_rules(const EnvRules &rules) {
     if (!rules.plan) return;
     std::string job;
     if (rules.plan->ranks != 0) job += " ranks=" + std::to_string(rules.plan->ranks);
-    if (rules.plan->nodes != 0) job += " nodes=" + std::to_string(rules.plan->nodes);
+    if (rules.plan->hosts != 0) job += " nodes=" + std::to_string(rules.plan->hosts);
     const size_t lines = rules.plan->rules.all().size();
     std::printf("  QCCL_PLAN_FILE: %zu %s%s%s\n", lines, lines == 1 ? "rule" : "rules",
                 job.empty() ? "" : " for", job.c_str());
 }
 
-Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t nodes,
+Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t hosts,
                                const std::string &communicator) {
     QCCL_TRY(const EnvRules rules, read_env_rules(settings));
     CallPolicy policy = policy_of(rules, settings, communicator);
     policy.ranks = ranks;
-    policy.nodes = nodes;
+    policy.hosts = hosts;
     if (!policy.plan) return policy;
-    if (const Done is_ours = check_job(*policy.plan, ranks, nodes); !is_ours)
+    if (const Done is_ours = check_job(*policy.plan, ranks, hosts); !is_ours)
         return Error::make(Code::invalid_argument, "QCCL_PLAN_FILE: %.160s: %.300s",
                            settings.plan_file.c_str(), is_ours.error().text);
     return policy;
@@ -115,7 +115,7 @@ Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_
 
 // ---- Simulation
 
-static uint32_t nodes_of(const Machine &machine) { return static_cast<uint32_t>(machine.hosts()); }
+static uint32_t hosts_of(const Machine &machine) { return static_cast<uint32_t>(machine.hosts()); }
 
 SimulationOptions repeated_calls(uint32_t ranks) {
     constexpr uint32_t many_ranks = 1024;
@@ -132,7 +132,7 @@ Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::str
     job.machine_ = std::make_shared<const Machine>(machine);
     job.inputs_ = inputs_of(machine);
     QCCL_TRY(job.policy_,
-             policy_here(machine.settings, machine.ranks, nodes_of(machine), communicator));
+             policy_here(machine.settings, machine.ranks, hosts_of(machine), communicator));
     job.rates_ = tiered_rates(job.inputs_.speeds, job.host());
     job.rates_.cores = machine.cores.value_or(0);
     job.rates_.rack_rate = static_cast<double>(machine.settings.rack_rate.value_or(0)) / 1e9;

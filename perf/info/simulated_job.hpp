@@ -46,8 +46,8 @@ Result<EnvRules> read_env_rules(const Settings &settings);
 void print_rules(const EnvRules &rules);
 
 // Returns the policy for the calls of a communicator with this name and with so many ranks and
-// nodes. Fails with invalid_argument if the plan file belongs to another job.
-Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t nodes,
+// hosts. Fails with invalid_argument if the plan file belongs to another job.
+Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t hosts,
                                const std::string &communicator = {});
 
 // ---- Simulation

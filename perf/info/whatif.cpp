@@ -237,8 +237,8 @@ private:
             rule.selector.type = logged.type;
             rule.selector.count = {logged.count, logged.count};
             rule.selector.ranks = {comm.members.size(), comm.members.size()};
-            const uint64_t nodes = jobs_[shape.comm].machine().hosts();
-            rule.selector.nodes = {nodes, nodes};
+            const uint64_t hosts = jobs_[shape.comm].machine().hosts();
+            rule.selector.hosts = {hosts, hosts};
             if (reduces_values) rule.selector.op = logged.op;
             if (takes_codec) rule.codec = answer_.asked[i].codec;
             // The codec was found to pay here, so the rule sets no minimum size.

@@ -13,7 +13,7 @@ using namespace qccl;
 
 namespace {
 
-using Use = FairShare::Use;
+using Use = FairShare::LinkShare;
 
 struct TwinFlow {
     std::vector<Use> uses;

@@ -42,7 +42,7 @@ std::string refused_line(const std::string &line) {
 static void lines_are_rules() {
     const PlanFile read = plan(sample);
     CHECK_EQ(read.ranks, 8U);
-    CHECK_EQ(read.nodes, 2U);
+    CHECK_EQ(read.hosts, 2U);
     const auto rules = read.rules.all();
     CHECK_EQ(rules.size(), 4U);
     CHECK(rules[0].codec && rules[0].codec->is_lossless() && !rules[0].algorithm);
@@ -130,13 +130,13 @@ static void wrong_lines_are_named() {
 static void plans_of_other_jobs_are_refused() {
     PlanFile of_job = plan("qccl-plan version=1\njob ranks=8 nodes=2\n");
     CHECK_OK(check_job(of_job, 8, 2));
-    for (const auto &[ranks, nodes] : {std::pair(4U, 2U), std::pair(8U, 1U)})
-        CHECK(!check_job(of_job, ranks, nodes));
+    for (const auto &[ranks, hosts] : {std::pair(4U, 2U), std::pair(8U, 1U)})
+        CHECK(!check_job(of_job, ranks, hosts));
     CHECK_EQ(std::string(check_job(of_job, 4, 1).error().text),
              "it is the plan of another job: of 8 ranks on 2 nodes, and this communicator has 4 "
              "ranks on 1 node; a plan without the line job serves all, with conditions such as "
              "ranks=4");
-    of_job.nodes = 0;
+    of_job.hosts = 0;
     CHECK_OK(check_job(of_job, 8, 5));
     CHECK_OK(check_job({}, 3, 3));
 }

@@ -25,7 +25,7 @@ bool matches(const char *text, const CallTraits &call) { return selector(text).m
 } // namespace
 
 static void numbers_are_compared() {
-    const CallTraits call{.count = 1024, .ranks = 8, .nodes = 2}; // 4096 bytes
+    const CallTraits call{.count = 1024, .ranks = 8, .hosts = 2}; // 4096 bytes
     for (const char *text : {"bytes=4K", "bytes>=4096", "bytes<=4096", "bytes>4095", "bytes<4097",
                              "count=1024", "count>1023,count<1025", "ranks=8", "ranks>=2,ranks<=8",
                              "nodes=2", "nodes<3", " bytes >= 4K , ranks = 8 "})

@@ -96,7 +96,7 @@ static void memory_is_slower_the_more_of_it_is_used() {
     CHECK(speeds_of(large).memory > speeds_of(huge).memory);
     CHECK(speeds_of(large).memory > 3 * speeds_of(large, {}, {.ranks = 16}).memory);
     CostModel slow;
-    for (CopySpeeds::Point &point : slow.copy.points) point.bytes_per_ns /= 2;
+    for (CopySpeeds::SpeedPoint &point : slow.copy.points) point.bytes_per_ns /= 2;
     CHECK_EQ(speeds_of(large, slow).memory, speeds_of(large).memory / 2);
     CHECK_EQ(speeds_of(large, slow).copy, speeds_of(large).copy); // copies within the nearest cache
 }

@@ -119,7 +119,7 @@ static void the_file_says_what_was_decided() {
     CHECK_EQ(read->rules.all().size(), 3U);
     for (size_t i = 0; i < tensors.size(); i++) {
         const CallTraits call{
-            .type = tensors[i].type, .count = tensors[i].count, .ranks = ranks, .nodes = 4};
+            .type = tensors[i].type, .count = tensors[i].count, .ranks = ranks, .hosts = 4};
         const Rule *const codec = read->rules.find_codec(call);
         CHECK(codec && codec == read->rules.find_pieces(call));
         CHECK_EQ(codec->codec->is_lossless(), plans[i].plan.codec.is_lossless());

@@ -77,6 +77,10 @@ EXCEPTION = re.compile(r"\b(try\s*\{|throw\b|catch\s*\()")
 SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
+CLASS = re.compile(r"(?<!enum )\b(?:struct|class|union)\s+(?:alignas\([^()]*\)\s*|__attribute__\(\(\w+\)\)\s*)?(?:\w+::)*(\w+)\s*"
+                   r"(?:final\s*)?(?::(?!:)[^;{}()=]*)?\{")
+# Classes that may have one name: generic code names these member types of the traits of every codec.
+ALIKE = {("kernels/gpu/gpu_codec_traits.hpp", "Extremes"), ("kernels/gpu/gpu_codec_traits.hpp", "Step")}
 HWLOC = re.compile(r"#\s*include\s*[<\"]hwloc(\.h|/)")
 HWLOC_ROOM = "topology/sources/hwloc_source.cpp"
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
@@ -120,6 +124,21 @@ def types_in(code):
         if text.endswith("{"):
             opened.append(namespace.strip() or None if namespace is not None else None)
         number += text.count("\n")
+
+
+def classes_in(code):
+    """(line number, name) of each class that `code` defines, also in functions and in other classes; no specialisations."""
+    return [(code.count("\n", 0, match.start()) + 1, match.group(1)) for match in CLASS.finditer(code)]
+
+
+def doubled(classes):
+    """A line for each of the (path, line number, name) whose name an earlier one has."""
+    first, found = {}, []
+    for path, number, name in classes:
+        if name in first:
+            found.append(f"{path}:{number} {name}, as in {first[name]}")
+        first.setdefault(name, path)
+    return found
 
 
 def room_of(path):
@@ -236,6 +255,13 @@ class Layers(unittest.TestCase):
         self.assertIn("qccl::Transport", seen)
         self.complain(found, "types that stand twice")
 
+    def test_class_names_are_unique(self):
+        """Also of nested and file-local classes: a reader who finds a name has found the class."""
+        classes = [(path, *found) for path in sources() if path.startswith(("include/", *LIBRARY)) for found in classes_in(code_of(path))]
+        self.assertGreater(len(classes), 500)
+        self.complain([f"{path}: {name}" for path, name in ALIKE if not any(c[0] == path and c[2] == name for c in classes)], "exceptions that are nowhere")
+        self.complain(doubled(entry for entry in classes if (entry[0], entry[2]) not in ALIKE), "classes of one name")
+
     def test_kernels_of_gpus_count_no_bits_by_the_standard_library(self):
         """nvcc compiles std::countr_zero and its kin for a GPU without a word, and into something else."""
         read = {"kernels/gpu/codec_kernels.cu"}
@@ -271,6 +297,10 @@ class TheTestItself(unittest.TestCase):
         self.assertRegex("MPI_Init(a, b)", MPI)
         code = "namespace a {\nstruct B { struct C {}; };\nnamespace {\nclass D {};\n}\nenum class E : int {};\nclass F;\n}"
         self.assertEqual(list(types_in(code)), [(2, "a::B"), (6, "a::E")])
+        code = ("struct A { class B final : public C<D> {}; };\nenum class E { e };\ntemplate <class F> struct G<F> {};\nstruct A::H {\n"
+                "struct stat s{};\n};\nclass I;\nunion alignas(8) J\n{};")
+        self.assertEqual(classes_in(code), [(1, "A"), (1, "B"), (4, "H"), (8, "J")])
+        self.assertEqual(doubled([("a", 1, "A"), ("a", 2, "B"), ("b", 3, "A")]), ["b:3 A, as in a"])
         self.assertEqual(room_of("lib/engine/run/engine.hpp"), "lib/engine/run")
         self.assertEqual(room_of("tests/kit/qtest.hpp"), "tests")
         self.assertIsNone(room_of("quickstart.sh"))

@@ -240,7 +240,7 @@ public:
 
 private:
     // The part that contains another one, and the link that leads there.
-    struct Slot {
+    struct ParentLink {
         uint32_t parent;
         double rate;
         uint32_t lanes;
@@ -250,14 +250,14 @@ private:
     void survey_pci(Element parent, NcclHost &host, bool &has_nic);
     NcclHost &host_of(Element cpu);
     Result<uint32_t> add(Element element, Vertex vertex);
-    Result<uint32_t> add_behind(Element element, const Slot &slot, Vertex vertex);
+    Result<uint32_t> add_behind(Element element, const ParentLink &slot, Vertex vertex);
     Done add_cpu(Element cpu);
     Done add_pci(Element pci, uint32_t parent, NcclHost &host);
-    Done add_devices(Element pci, Slot slot, const std::string &bus_id, NcclHost &host);
-    Result<uint32_t> add_gpu(Element gpu, const Slot &slot, const std::string &bus_id,
+    Done add_devices(Element pci, ParentLink slot, const std::string &bus_id, NcclHost &host);
+    Result<uint32_t> add_gpu(Element gpu, const ParentLink &slot, const std::string &bus_id,
                              NcclHost &host);
     Done add_gpu_links(Element gpu, uint32_t vertex, NcclHost &host);
-    Done add_port(Element net, const Slot &slot, const std::string &bus_id, NcclHost &host);
+    Done add_port(Element net, const ParentLink &slot, const std::string &bus_id, NcclHost &host);
     Result<Link> link_of_port(Element net) const;
     void connect_peers(const NcclHost &host);
 
@@ -305,7 +305,7 @@ Result<uint32_t> NcclFile::add(Element element, Vertex vertex) {
     return graph_.add(std::move(vertex));
 }
 
-Result<uint32_t> NcclFile::add_behind(Element element, const Slot &slot, Vertex vertex) {
+Result<uint32_t> NcclFile::add_behind(Element element, const ParentLink &slot, Vertex vertex) {
     vertex.parent = slot.parent;
     QCCL_TRY(const uint32_t number, add(element, std::move(vertex)));
     graph_.connect({slot.parent, number, LinkClass::pcie, slot.rate, 0, slot.lanes});
@@ -351,8 +351,8 @@ Done NcclFile::add_pci(Element pci, uint32_t parent, NcclHost &host) {
     QCCL_TRY(const auto speed, reader_.measure(pci, "link_speed", "GT/s"));
     QCCL_TRY(auto lanes, reader_.count(pci, "link_width", 0, UINT8_MAX));
     if (lanes == UINT8_MAX) lanes = 0;
-    const Slot slot{parent, pcie_rate(speed.value_or(0), lanes.value_or(0)),
-                    std::max(lanes.value_or(1), 1U)};
+    const ParentLink slot{parent, pcie_rate(speed.value_or(0), lanes.value_or(0)),
+                          std::max(lanes.value_or(1), 1U)};
     if (is_gpu(pci) || is_nic(pci)) QCCL_TRY(add_devices(pci, slot, bus_id, host));
     if (!pci.child("pci")) return {};
     const BusIdUse &use = host.bus_ids[bus_id];
@@ -365,7 +365,8 @@ Done NcclFile::add_pci(Element pci, uint32_t parent, NcclHost &host) {
 }
 
 // If several devices share a slot, the slot becomes a part of its own.
-Done NcclFile::add_devices(Element pci, Slot slot, const std::string &bus_id, NcclHost &host) {
+Done NcclFile::add_devices(Element pci, ParentLink slot, const std::string &bus_id,
+                           NcclHost &host) {
     std::vector<Element> gpus, nets;
     for (const Element gpu : pci.children("gpu")) gpus.push_back(gpu);
     for (const Element nic : pci.children("nic"))
@@ -390,7 +391,7 @@ Done NcclFile::add_devices(Element pci, Slot slot, const std::string &bus_id, Nc
     return {};
 }
 
-Result<uint32_t> NcclFile::add_gpu(Element gpu, const Slot &slot, const std::string &bus_id,
+Result<uint32_t> NcclFile::add_gpu(Element gpu, const ParentLink &slot, const std::string &bus_id,
                                    NcclHost &host) {
     QCCL_TRY(const auto number, reader_.count(gpu, "dev", 0, most_number));
     QCCL_TRY(const uint32_t vertex, add_behind(gpu, slot,
@@ -447,7 +448,8 @@ Result<Link> NcclFile::link_of_port(Element net) const {
                 .bytes_per_ns = megabits / 8000};
 }
 
-Done NcclFile::add_port(Element net, const Slot &slot, const std::string &bus_id, NcclHost &host) {
+Done NcclFile::add_port(Element net, const ParentLink &slot, const std::string &bus_id,
+                        NcclHost &host) {
     QCCL_TRY(const auto number, reader_.count(net, "dev", 0, most_number));
     QCCL_TRY(Link link, link_of_port(net));
     Vertex nic{.kind = VertexKind::nic,

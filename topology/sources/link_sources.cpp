@@ -70,13 +70,13 @@ std::string arch_of(const Properties &gpu) {
     return text;
 }
 
-struct Node {
+struct KfdNode {
     fs::path folder;
     std::string bus_id, arch; // of a GPU
 };
 
-std::map<uint64_t, Node> gpu_nodes(const fs::path &nodes) {
-    std::map<uint64_t, Node> gpus;
+std::map<uint64_t, KfdNode> gpu_nodes(const fs::path &nodes) {
+    std::map<uint64_t, KfdNode> gpus;
     for (uint32_t number = 0; number < most_nodes; number++) {
         const fs::path folder = nodes / std::to_string(number);
         std::error_code error;

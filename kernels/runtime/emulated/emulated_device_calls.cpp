@@ -182,7 +182,7 @@ namespace qccl::emulated {
 
 namespace {
 
-using Kind = Piece::Kind;
+using Kind = MemoryPiece::Kind;
 
 Outcome put_copy(Runtime &runtime, const StreamPtr &stream, void *to, const void *from,
                  size_t bytes) {
@@ -199,7 +199,7 @@ Outcome put_copy(Runtime &runtime, const StreamPtr &stream, void *to, const void
 // Releases memory after its GPU has done all of its work.
 Outcome release_now(Runtime &runtime, Lock &lock, void *memory, std::initializer_list<Kind> kinds,
                     int32_t refusal) {
-    const Piece *const piece = runtime.pieces.find(memory);
+    const MemoryPiece *const piece = runtime.pieces.find(memory);
     if (!piece || piece->base != memory) return refusal;
     for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
     return runtime.pieces.release(memory, kinds, refusal);
@@ -215,7 +215,7 @@ Outcome free_in_order(Runtime &runtime, const StreamPtr &stream, void *memory) {
         return owner.pieces.release(memory, {Kind::pooled, Kind::device},
                                     qcclEmulatedErrorInvalidValue);
     };
-    const Piece *const piece = runtime.pieces.find(memory);
+    const MemoryPiece *const piece = runtime.pieces.find(memory);
     if (!piece || piece->base != memory) return qcclEmulatedErrorInvalidValue;
     if (stream->capture)
         return runtime.refuse_capture(stream, qcclEmulatedErrorStreamCaptureUnsupported);
@@ -325,7 +325,7 @@ qcclEmulatedResult_t qcclEmulatedPointerGetAttributes(qcclEmulatedPointerAttribu
         if (!attributes) return qcclEmulatedErrorInvalidValue;
         *attributes = {
             .type = qcclEmulatedMemoryTypeUnregistered, .device = -1, .base = nullptr, .bytes = 0};
-        if (const Piece *const piece = runtime.pieces.find(memory))
+        if (const MemoryPiece *const piece = runtime.pieces.find(memory))
             *attributes = {.type = piece->is_of_a_gpu() ? qcclEmulatedMemoryTypeDevice
                                                         : qcclEmulatedMemoryTypeHost,
                            .device = piece->device,
@@ -346,7 +346,7 @@ qcclEmulatedResult_t qcclEmulatedIpcOpenMemHandle(void **memory,
                                                   const qcclEmulatedIpcMemHandle_t *handle) {
     return called(waits, [&](Runtime &runtime, Lock &) -> Outcome {
         if (!memory || !handle) return qcclEmulatedErrorInvalidValue;
-        if (runtime.are_peers_forbidden && Pieces::device_of(*handle) != self().device)
+        if (runtime.are_peers_forbidden && MemoryPieces::device_of(*handle) != self().device)
             return qcclEmulatedErrorPeerAccessUnsupported;
         return runtime.pieces.open(*handle, memory);
     });

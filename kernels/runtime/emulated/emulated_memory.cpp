@@ -49,8 +49,9 @@ bool is_guarded(const std::byte *at) {
                        [](std::byte byte) { return byte == std::byte{guard_byte}; });
 }
 
-Outcome check(const Piece &piece) {
-    if (piece.kind != Piece::Kind::device && piece.kind != Piece::Kind::pooled) return {};
+Outcome check(const MemoryPiece &piece) {
+    if (piece.kind != MemoryPiece::Kind::device && piece.kind != MemoryPiece::Kind::pooled)
+        return {};
     const bool is_before = !is_guarded(piece.base - guard);
     if (!is_before && is_guarded(piece.base + piece.bytes)) return {};
     return {qcclEmulatedErrorGuardBytes,
@@ -59,24 +60,24 @@ Outcome check(const Piece &piece) {
                 std::to_string(piece.bytes) + " bytes of GPU " + std::to_string(piece.device)};
 }
 
-void unmap(const Piece &piece) {
+void unmap(const MemoryPiece &piece) {
     if (piece.mapping) munmap(piece.mapping, piece.mapped_bytes);
 }
 
 } // namespace
 
-Outcome Pieces::keep(Piece piece, void **memory) {
+Outcome MemoryPieces::keep(MemoryPiece piece, void **memory) {
     *memory = piece.base;
     pieces_.emplace(reinterpret_cast<uintptr_t>(piece.base), std::move(piece));
     return {};
 }
 
-Outcome Pieces::allocate(Piece::Kind kind, int device, size_t bytes, void **memory) {
+Outcome MemoryPieces::allocate(MemoryPiece::Kind kind, int device, size_t bytes, void **memory) {
     size_t &used = used_[static_cast<size_t>(device)];
     if (bytes == 0) return qcclEmulatedErrorInvalidValue;
     if (bytes > SIZE_MAX / 4 || used > limit_ || bytes > limit_ - used)
         return qcclEmulatedErrorMemoryAllocation;
-    Piece piece;
+    MemoryPiece piece;
     piece.kind = kind;
     piece.device = device;
     piece.bytes = bytes;
@@ -97,10 +98,10 @@ Outcome Pieces::allocate(Piece::Kind kind, int device, size_t bytes, void **memo
     return keep(std::move(piece), memory);
 }
 
-Outcome Pieces::allocate_host(int device, size_t bytes, void **memory) {
+Outcome MemoryPieces::allocate_host(int device, size_t bytes, void **memory) {
     if (bytes == 0 || bytes > SIZE_MAX / 4) return qcclEmulatedErrorInvalidValue;
-    Piece piece;
-    piece.kind = Piece::Kind::host;
+    MemoryPiece piece;
+    piece.kind = MemoryPiece::Kind::host;
     piece.device = device;
     piece.bytes = piece.mapped_bytes = bytes;
     void *const mapping =
@@ -111,37 +112,38 @@ Outcome Pieces::allocate_host(int device, size_t bytes, void **memory) {
     return keep(std::move(piece), memory);
 }
 
-Outcome Pieces::register_host(int device, void *memory, size_t bytes) {
+Outcome MemoryPieces::register_host(int device, void *memory, size_t bytes) {
     if (!memory || bytes == 0) return qcclEmulatedErrorInvalidValue;
     const auto start = reinterpret_cast<uintptr_t>(memory);
     const auto next = pieces_.lower_bound(start);
     if (find(memory) || (next != pieces_.end() && next->first - start < bytes))
         return qcclEmulatedErrorHostMemoryAlreadyRegistered;
-    Piece piece;
-    piece.kind = Piece::Kind::registered;
+    MemoryPiece piece;
+    piece.kind = MemoryPiece::Kind::registered;
     piece.device = device;
     piece.base = static_cast<std::byte *>(memory);
     piece.bytes = bytes;
     return keep(std::move(piece), &memory);
 }
 
-Outcome Pieces::release(void *memory, std::initializer_list<Piece::Kind> kinds, int32_t refusal) {
+Outcome MemoryPieces::release(void *memory, std::initializer_list<MemoryPiece::Kind> kinds,
+                              int32_t refusal) {
     const auto found = pieces_.find(reinterpret_cast<uintptr_t>(memory));
     if (found == pieces_.end() ||
         std::find(kinds.begin(), kinds.end(), found->second.kind) == kinds.end())
         return refusal;
-    const Piece &piece = found->second;
+    const MemoryPiece &piece = found->second;
     Outcome outcome = check(piece);
-    if (piece.kind == Piece::Kind::device || piece.kind == Piece::Kind::pooled)
+    if (piece.kind == MemoryPiece::Kind::device || piece.kind == MemoryPiece::Kind::pooled)
         used_[static_cast<size_t>(piece.device)] -= piece.bytes;
     unmap(piece);
     pieces_.erase(found);
     return outcome;
 }
 
-Outcome Pieces::name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const {
-    const Piece *const piece = find(memory);
-    if (!piece || piece->kind != Piece::Kind::device) return qcclEmulatedErrorInvalidValue;
+Outcome MemoryPieces::name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const {
+    const MemoryPiece *const piece = find(memory);
+    if (!piece || piece->kind != MemoryPiece::Kind::device) return qcclEmulatedErrorInvalidValue;
     struct stat status {};
     if (fstat(piece->file.number(), &status) != 0) return qcclEmulatedErrorInvalidValue;
     const Address address{.magic = magic,
@@ -157,19 +159,19 @@ Outcome Pieces::name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const {
     return {};
 }
 
-int Pieces::device_of(const qcclEmulatedIpcMemHandle_t &handle) {
+int MemoryPieces::device_of(const qcclEmulatedIpcMemHandle_t &handle) {
     const Address address = read_address(handle);
     const bool is_known = address.magic == magic && address.device >= 0;
     return is_known && address.device < device_count ? address.device : -1;
 }
 
-Outcome Pieces::open(const qcclEmulatedIpcMemHandle_t &handle, void **memory) {
+Outcome MemoryPieces::open(const qcclEmulatedIpcMemHandle_t &handle, void **memory) {
     const Address address = read_address(handle);
     if (device_of(handle) < 0 || address.process == getpid()) return qcclEmulatedErrorInvalidValue;
     const std::string path =
         "/proc/" + std::to_string(address.process) + "/fd/" + std::to_string(address.file);
-    Piece piece;
-    piece.kind = Piece::Kind::opened;
+    MemoryPiece piece;
+    piece.kind = MemoryPiece::Kind::opened;
     piece.device = address.device;
     piece.bytes = address.bytes;
     piece.mapped_bytes = mapped_bytes_for(address.bytes);
@@ -181,7 +183,7 @@ Outcome Pieces::open(const qcclEmulatedIpcMemHandle_t &handle, void **memory) {
         return {qcclEmulatedErrorInvalidValue, "the memory of a handle is gone"};
     for (auto &[start, known] : pieces_) {
         struct stat other {};
-        if (known.kind != Piece::Kind::opened || fstat(known.file.number(), &other) != 0 ||
+        if (known.kind != MemoryPiece::Kind::opened || fstat(known.file.number(), &other) != 0 ||
             other.st_dev != status.st_dev || other.st_ino != status.st_ino)
             continue;
         known.uses++;
@@ -196,9 +198,9 @@ Outcome Pieces::open(const qcclEmulatedIpcMemHandle_t &handle, void **memory) {
     return keep(std::move(piece), memory);
 }
 
-Outcome Pieces::close(void *memory) {
+Outcome MemoryPieces::close(void *memory) {
     const auto found = pieces_.find(reinterpret_cast<uintptr_t>(memory));
-    if (found == pieces_.end() || found->second.kind != Piece::Kind::opened)
+    if (found == pieces_.end() || found->second.kind != MemoryPiece::Kind::opened)
         return qcclEmulatedErrorInvalidValue;
     if (--found->second.uses > 0) return {};
     unmap(found->second);
@@ -206,14 +208,14 @@ Outcome Pieces::close(void *memory) {
     return {};
 }
 
-const Piece *Pieces::find(const void *at) const {
+const MemoryPiece *MemoryPieces::find(const void *at) const {
     auto behind = pieces_.upper_bound(reinterpret_cast<uintptr_t>(at));
     if (behind == pieces_.begin()) return nullptr;
-    const Piece &piece = (--behind)->second;
+    const MemoryPiece &piece = (--behind)->second;
     return piece.holds(at, 1) ? &piece : nullptr;
 }
 
-Outcome Pieces::check_guards(int device) const {
+Outcome MemoryPieces::check_guards(int device) const {
     for (const auto &[start, piece] : pieces_)
         if (piece.device == device)
             if (Outcome outcome = check(piece); !outcome.is_ok()) return outcome;

@@ -17,13 +17,13 @@ namespace qccl::emulated {
 
 // ---- Workers
 
-static bool can_begin(const Work &work) {
+static bool can_begin(const StreamWork &work) {
     return std::ranges::all_of(work.after,
                                [](const Dependency &before) { return before.point->is_done; });
 }
 
 // Returns the failure that the work takes over from a stream that it waits for.
-static Outcome inherited(const Work &work) {
+static Outcome inherited(const StreamWork &work) {
     for (const Dependency &before : work.after)
         if (before.shares_failure && !before.point->outcome.is_ok()) return before.point->outcome;
     return {};
@@ -38,8 +38,8 @@ Outcome Workers::prepare(size_t streams) {
     return {};
 }
 
-Outcome Workers::put(const StreamPtr &stream, Work work) {
-    work.point = std::make_shared<Point>();
+Outcome Workers::put(const StreamPtr &stream, StreamWork work) {
+    work.point = std::make_shared<StreamPoint>();
     if (!stream->is_served) {
         if (!work.run && can_begin(work)) {
             stream->last = work.point;
@@ -79,7 +79,7 @@ void Workers::serve(const StreamPtr &stream, Lock &lock) {
                 before.point->waiting.push_back(stream);
                 return;
             }
-        Work work = std::move(stream->work.front());
+        StreamWork work = std::move(stream->work.front());
         stream->work.pop_front();
         Outcome outcome = inherited(work);
         if (stream->failure.is_ok() && outcome.is_ok() && work.run)
@@ -99,9 +99,9 @@ Outcome Workers::run(std::function<Outcome()> body, Lock &lock) {
     return outcome;
 }
 
-void Workers::come_by(Stream &stream, const Work &work, const Outcome &outcome) {
+void Workers::come_by(EmulatedStream &stream, const StreamWork &work, const Outcome &outcome) {
     if (stream.failure.is_ok()) stream.failure = outcome;
-    Point &point = *work.point;
+    StreamPoint &point = *work.point;
     point.is_done = true;
     point.outcome = stream.failure;
     point.done.notify_all();
@@ -114,15 +114,15 @@ void Workers::come_by(Stream &stream, const Work &work, const Outcome &outcome) 
 
 // ---- Captures
 
-void Capture::join(const Stream *stream, const Tips &tips) {
-    Lane &lane =
-        lanes_.try_emplace(stream, Lane{.number = lanes_.size(), .tips = {}}).first->second;
+void Capture::join(const EmulatedStream *stream, const Tips &tips) {
+    CapturedLane &lane =
+        lanes_.try_emplace(stream, CapturedLane{.number = lanes_.size(), .tips = {}}).first->second;
     for (const size_t tip : tips)
         if (std::ranges::find(lane.tips, tip) == lane.tips.end()) lane.tips.push_back(tip);
 }
 
-void Capture::add(const Stream *stream, std::function<Outcome()> run) {
-    Lane &lane = lanes_.at(stream);
+void Capture::add(const EmulatedStream *stream, std::function<Outcome()> run) {
+    CapturedLane &lane = lanes_.at(stream);
     nodes_.push_back({.run = std::move(run), .after = lane.tips, .lane = lane.number});
     lane.tips = {nodes_.size() - 1};
 }
@@ -134,14 +134,14 @@ bool Capture::forbids(qcclEmulatedCaptureMode_t own) const {
     return own == qcclEmulatedCaptureModeGlobal && mode_ == qcclEmulatedCaptureModeGlobal;
 }
 
-Outcome Capture::check_end(const Stream *stream) const {
+Outcome Capture::check_end(const EmulatedStream *stream) const {
     if (stream != origin_) return qcclEmulatedErrorStreamCaptureUnmatched;
     if (mode_ != qcclEmulatedCaptureModeRelaxed && thread_ != std::this_thread::get_id())
         return qcclEmulatedErrorStreamCaptureWrongThread;
     return {};
 }
 
-Outcome Capture::finish(Graph &graph) {
+Outcome Capture::finish(CapturedGraph &graph) {
     if (is_spoilt_) return qcclEmulatedErrorStreamCaptureInvalidated;
     std::vector<bool> leads_back(nodes_.size(), false);
     for (const size_t tip : lanes_.at(origin_).tips) leads_back[tip] = true;
@@ -173,7 +173,7 @@ void Runtime::begin_again() {
 
 Runtime::Runtime() {
     for (int device = 0; device < device_count; device++) {
-        const auto stream = std::make_shared<Stream>();
+        const auto stream = std::make_shared<EmulatedStream>();
         stream->device = device;
         stream->is_default = true;
         defaults_[static_cast<size_t>(device)] = stream;
@@ -205,7 +205,7 @@ StreamPtr Runtime::stream(qcclEmulatedStream_t handle) {
 }
 
 StreamPtr Runtime::create_stream(bool is_blocking) {
-    const auto stream = std::make_shared<Stream>();
+    const auto stream = std::make_shared<EmulatedStream>();
     stream->device = self().device;
     stream->is_blocking = is_blocking;
     all_.insert(stream);
@@ -222,9 +222,9 @@ void Runtime::destroy_stream(const StreamPtr &stream) {
     if (!stream->last || stream->last->is_done) all_.erase(stream);
 }
 
-std::vector<Dependency> Runtime::default_order(const Stream &stream) {
+std::vector<Dependency> Runtime::default_order(const EmulatedStream &stream) {
     std::vector<Dependency> after;
-    const auto add = [&](const Stream &other) {
+    const auto add = [&](const EmulatedStream &other) {
         if (other.device == stream.device && other.last && !other.last->is_done)
             after.push_back({.point = other.last});
     };
@@ -255,7 +255,7 @@ Outcome Runtime::refuse_capture(const StreamPtr &stream, int32_t result) {
     return result;
 }
 
-StreamPtr Runtime::captor(const Stream &stream) const {
+StreamPtr Runtime::captor(const EmulatedStream &stream) const {
     if (stream.is_default)
         for (const StreamPtr &other : all_)
             if (other->is_blocking && other->device == stream.device && other->capture)
@@ -291,15 +291,15 @@ Outcome Runtime::waited(int device, Outcome outcome) {
 }
 
 bool Runtime::reaches(int device, const void *at, size_t bytes) const {
-    const Piece *const piece = pieces.find(at);
+    const MemoryPiece *const piece = pieces.find(at);
     if (!piece || !piece->holds(at, bytes)) return false;
     if (!piece->is_of_a_gpu() || piece->device == device) return true;
-    return piece->kind == Piece::Kind::opened ||
+    return piece->kind == MemoryPiece::Kind::opened ||
            peers[static_cast<size_t>(device)][static_cast<size_t>(piece->device)];
 }
 
 bool Runtime::is_whole(const void *at, size_t bytes) const {
-    const Piece *const piece = pieces.find(at);
+    const MemoryPiece *const piece = pieces.find(at);
     return !piece || !piece->is_of_a_gpu() || piece->holds(at, bytes);
 }
 

@@ -30,8 +30,6 @@
 
 namespace qccl::emulated {
 
-// ---- Memory
-
 // ---- Outcomes
 
 struct Outcome {
@@ -52,7 +50,7 @@ struct Outcome {
 inline constexpr int device_count = 8;
 constexpr int lanes_of(int device) { return device % 2 == 0 ? 32 : 64; }
 
-struct Piece {
+struct MemoryPiece {
     enum class Kind : uint8_t { device, pooled, host, registered, opened };
     Kind kind = Kind::device;
     int device = 0; // owner; host memory: the GPU of the thread that asked for it
@@ -72,15 +70,15 @@ struct Piece {
     }
 };
 
-class Pieces {
+class MemoryPieces {
 public:
     // Allocates memory of a GPU, with guard bytes around it.
-    Outcome allocate(Piece::Kind kind, int device, size_t bytes, void **memory);
+    Outcome allocate(MemoryPiece::Kind kind, int device, size_t bytes, void **memory);
     Outcome allocate_host(int device, size_t bytes, void **memory);
     Outcome register_host(int device, void *memory, size_t bytes);
     // Releases the piece that begins at `memory` and is of one of `kinds`, and checks its guard
     // bytes. Returns `refusal` if there is no such piece.
-    Outcome release(void *memory, std::initializer_list<Piece::Kind> kinds, int32_t refusal);
+    Outcome release(void *memory, std::initializer_list<MemoryPiece::Kind> kinds, int32_t refusal);
 
     Outcome name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const;
     Outcome open(const qcclEmulatedIpcMemHandle_t &handle, void **memory);
@@ -89,7 +87,7 @@ public:
     static int device_of(const qcclEmulatedIpcMemHandle_t &handle);
 
     // Returns the piece that contains `at`; null if the GPUs do not know this memory.
-    const Piece *find(const void *at) const;
+    const MemoryPiece *find(const void *at) const;
     // Returns an error if something has written beside memory of the GPU.
     Outcome check_guards(int device) const;
 
@@ -97,54 +95,52 @@ public:
     void limit(size_t bytes) { limit_ = bytes; }
 
 private:
-    Outcome keep(Piece piece, void **memory);
+    Outcome keep(MemoryPiece piece, void **memory);
 
-    std::map<uintptr_t, Piece> pieces_; // by first byte
+    std::map<uintptr_t, MemoryPiece> pieces_; // by first byte
     std::array<size_t, device_count> used_{};
     size_t limit_ = SIZE_MAX;
 };
-
-// ---- Streams
 
 // ---- Streams and workers
 
 class Workers;
 class Capture;
-struct Stream;
+struct EmulatedStream;
 using Lock = std::unique_lock<std::mutex>;
 
 // The point that a stream reaches when a piece of work is done.
-struct Point {
+struct StreamPoint {
     bool is_done = false;
     Outcome outcome; // of the stream up to this point
     std::condition_variable done;
-    std::vector<std::shared_ptr<Stream>> waiting;
+    std::vector<std::shared_ptr<EmulatedStream>> waiting;
 };
-using PointPtr = std::shared_ptr<Point>;
+using PointPtr = std::shared_ptr<StreamPoint>;
 
 struct Dependency {
     PointPtr point;
     bool shares_failure = false;
 };
 
-struct Work {
+struct StreamWork {
     std::function<Outcome()> run; // empty: only reaches its point
     std::vector<Dependency> after;
     PointPtr point;
 };
 
-struct Stream {
+struct EmulatedStream {
     int device = 0;
     bool is_default = false; // waits for all blocking streams, and they wait for it
     bool is_blocking = false;
     int priority = 0;
-    std::deque<Work> work;
+    std::deque<StreamWork> work;
     PointPtr last;   // of the last work put into the stream; null: none yet
     Outcome failure; // permanent
     bool is_served = false;
     std::shared_ptr<Capture> capture;
 };
-using StreamPtr = std::shared_ptr<Stream>;
+using StreamPtr = std::shared_ptr<EmulatedStream>;
 
 class Workers {
 public:
@@ -155,7 +151,7 @@ public:
     Outcome prepare(size_t streams);
     // Puts work behind the other work of `stream`. If the stream is idle and the work neither runs
     // nor waits for anything, its point is reached at once. Fails if the system refuses a thread.
-    Outcome put(const StreamPtr &stream, Work work);
+    Outcome put(const StreamPtr &stream, StreamWork work);
     static Outcome wait(Lock &lock, const PointPtr &point);
 
     void fail_work(uint64_t n, int32_t result) {
@@ -167,7 +163,7 @@ private:
     void work_for_ever();
     void serve(const StreamPtr &stream, Lock &lock);
     Outcome run(std::function<Outcome()> body, Lock &lock);
-    void come_by(Stream &stream, const Work &work, const Outcome &outcome);
+    void come_by(EmulatedStream &stream, const StreamWork &work, const Outcome &outcome);
 
     std::mutex &mutex_;
     std::condition_variable has_ready_;
@@ -180,7 +176,7 @@ private:
 
 // ---- Captures and graphs
 
-struct Node {
+struct CapturedNode {
     std::function<Outcome()> run;
     std::vector<size_t> after;
     size_t lane = 0; // nodes of one stream share a lane
@@ -199,14 +195,14 @@ struct UserObject {
 };
 using UserObjects = std::vector<std::shared_ptr<UserObject>>;
 
-struct Graph {
-    std::vector<Node> nodes;
+struct CapturedGraph {
+    std::vector<CapturedNode> nodes;
     UserObjects objects;
     size_t lanes = 1;
 };
 
 struct GraphExec {
-    Graph graph;
+    CapturedGraph graph;
     PointPtr last; // last launch of the graph
 };
 
@@ -215,20 +211,20 @@ using Tips = std::vector<size_t>;
 
 class Capture {
 public:
-    Capture(const Stream *origin, qcclEmulatedCaptureMode_t mode, uint64_t number)
+    Capture(const EmulatedStream *origin, qcclEmulatedCaptureMode_t mode, uint64_t number)
         : number_(number), origin_(origin), mode_(mode), thread_(std::this_thread::get_id()) {
         join(origin, {});
     }
 
     uint64_t number() const { return number_; }
-    void join(const Stream *stream, const Tips &tips);
-    void add(const Stream *stream, std::function<Outcome()> run);
+    void join(const EmulatedStream *stream, const Tips &tips);
+    void add(const EmulatedStream *stream, std::function<Outcome()> run);
     // Returns a new empty object, which the caller fills in.
     UserObject &add_object() {
         objects_.push_back(std::make_shared<UserObject>());
         return *objects_.back();
     }
-    const Tips &tips(const Stream *stream) const { return lanes_.at(stream).tips; }
+    const Tips &tips(const EmulatedStream *stream) const { return lanes_.at(stream).tips; }
 
     void spoil() { is_spoilt_ = true; }
     bool is_spoilt() const { return is_spoilt_; }
@@ -236,34 +232,32 @@ public:
     // capture.
     bool forbids(qcclEmulatedCaptureMode_t own) const;
     // Returns an error if the calling thread may not end the capture on `stream`.
-    Outcome check_end(const Stream *stream) const;
+    Outcome check_end(const EmulatedStream *stream) const;
     // Fills `graph` with the nodes and moves the user objects to it. Fails if the capture is
     // spoilt, or if a captured node does not lead back to the first stream; the capture then keeps
     // the objects.
-    Outcome finish(Graph &graph);
+    Outcome finish(CapturedGraph &graph);
     UserObjects take_objects() { return std::exchange(objects_, {}); }
 
 private:
-    struct Lane {
+    struct CapturedLane {
         size_t number = 0;
         Tips tips;
     };
 
     const uint64_t number_;
-    const Stream *origin_;
+    const EmulatedStream *origin_;
     qcclEmulatedCaptureMode_t mode_;
     std::thread::id thread_;
     bool is_spoilt_ = false;
-    std::vector<Node> nodes_;
+    std::vector<CapturedNode> nodes_;
     UserObjects objects_;
-    std::map<const Stream *, Lane> lanes_;
+    std::map<const EmulatedStream *, CapturedLane> lanes_;
 };
-
-// ---- The runtime
 
 // ---- State and calls
 
-struct Event {
+struct EmulatedEvent {
     int device = 0;
     PointPtr point;                   // null: nothing to wait for
     std::shared_ptr<Capture> capture; // capture in which it was recorded
@@ -309,7 +303,7 @@ public:
     Outcome refuse_capture(const StreamPtr &stream, int32_t result);
     // Returns a capturing stream that `stream`, a default stream, would have to wait for; null if
     // there is none.
-    StreamPtr captor(const Stream &stream) const;
+    StreamPtr captor(const EmulatedStream &stream) const;
     void end_capture(const std::shared_ptr<Capture> &capture);
     // Returns the last point of each stream of a GPU that still has work.
     std::vector<PointPtr> everything(int device);
@@ -324,11 +318,11 @@ public:
     bool is_whole(const void *at, size_t bytes) const;
 
     std::mutex mutex;
-    Pieces pieces;
+    MemoryPieces pieces;
     Workers workers{mutex};
     std::map<const void *, StreamPtr> streams; // by handle
-    std::map<const void *, std::unique_ptr<Event>> events;
-    std::map<const void *, std::unique_ptr<Graph>> graphs;
+    std::map<const void *, std::unique_ptr<EmulatedEvent>> events;
+    std::map<const void *, std::unique_ptr<CapturedGraph>> graphs;
     std::map<const void *, std::unique_ptr<GraphExec>> execs;
     std::set<std::shared_ptr<Capture>> captures;
     uint64_t captures_begun = 0;
@@ -339,7 +333,7 @@ public:
     int32_t failure = 0;
 
 private:
-    std::vector<Dependency> default_order(const Stream &stream);
+    std::vector<Dependency> default_order(const EmulatedStream &stream);
 
     pid_t process_ = getpid();
     std::array<StreamPtr, device_count> defaults_;

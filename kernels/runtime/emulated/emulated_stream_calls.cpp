@@ -50,7 +50,7 @@ qcclEmulatedResult_t create_stream(qcclEmulatedStream_t *stream, unsigned flags,
     });
 }
 
-Event *event_of(Runtime &runtime, qcclEmulatedEvent_t handle) {
+EmulatedEvent *event_of(Runtime &runtime, qcclEmulatedEvent_t handle) {
     const auto found = runtime.events.find(handle);
     return found == runtime.events.end() ? nullptr : found->second.get();
 }
@@ -64,7 +64,7 @@ Outcome check_wait(Runtime &runtime, const StreamPtr &stream) {
     return stream->is_default || !stream->last ? runtime.put(stream, nullptr) : Outcome();
 }
 
-Outcome join_capture(Runtime &runtime, const StreamPtr &stream, const Event &event) {
+Outcome join_capture(Runtime &runtime, const StreamPtr &stream, const EmulatedEvent &event) {
     if (!runtime.captures.contains(event.capture)) return qcclEmulatedErrorCapturedEvent;
     if (event.capture->is_spoilt()) return qcclEmulatedErrorStreamCaptureInvalidated;
     if (stream->capture && stream->capture != event.capture)
@@ -78,7 +78,7 @@ Outcome join_capture(Runtime &runtime, const StreamPtr &stream, const Event &eve
     return {};
 }
 
-Outcome record(Runtime &runtime, Event &event, const StreamPtr &stream) {
+Outcome record(Runtime &runtime, EmulatedEvent &event, const StreamPtr &stream) {
     if (event.device != stream->device)
         return {qcclEmulatedErrorInvalidHandle, "an event of one GPU, a stream of another"};
     if (stream->capture) {
@@ -99,7 +99,7 @@ template <class Body>
 qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event,
                                  qcclEmulatedStream_t stream, Body &&body) {
     return called(manner, [&](Runtime &runtime, Lock &) -> Outcome {
-        Event *const known = event_of(runtime, event);
+        EmulatedEvent *const known = event_of(runtime, event);
         const StreamPtr own = runtime.stream(stream);
         if (!known || !own) return qcclEmulatedErrorInvalidHandle;
         return body(runtime, *known, own);
@@ -107,8 +107,8 @@ qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event
 }
 
 // Puts work into a stream that accesses a word, which the stream's GPU must reach.
-template <class Work>
-qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at, Work work) {
+template <class Action>
+qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at, Action work) {
     return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
         const StreamPtr stream = runtime.stream(handle);
         if (!stream) return qcclEmulatedErrorInvalidHandle;
@@ -138,11 +138,11 @@ Outcome launch_graph(Runtime &runtime, GraphExec &exec, const StreamPtr &stream)
     const Dependency start{.point = stream->last, .shares_failure = true};
     std::vector<StreamPtr> lanes{stream};
     while (lanes.size() < exec.graph.lanes) {
-        lanes.push_back(std::make_shared<Stream>());
+        lanes.push_back(std::make_shared<EmulatedStream>());
         lanes.back()->device = stream->device;
     }
     std::vector<PointPtr> points;
-    for (const Node &node : exec.graph.nodes) {
+    for (const CapturedNode &node : exec.graph.nodes) {
         std::vector<Dependency> after{start};
         for (const size_t before : node.after)
             after.push_back({.point = points[before], .shares_failure = true});
@@ -226,7 +226,7 @@ qcclEmulatedResult_t qcclEmulatedStreamQuery(qcclEmulatedStream_t handle) {
 qcclEmulatedResult_t qcclEmulatedEventCreate(qcclEmulatedEvent_t *event) {
     return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
         if (!event) return qcclEmulatedErrorInvalidValue;
-        auto made = std::make_unique<Event>();
+        auto made = std::make_unique<EmulatedEvent>();
         made->device = self().device;
         *event = reinterpret_cast<qcclEmulatedEvent_t>(made.get());
         runtime.events.emplace(made.get(), std::move(made));
@@ -248,7 +248,7 @@ qcclEmulatedResult_t qcclEmulatedEventRecord(qcclEmulatedEvent_t event,
 
 qcclEmulatedResult_t qcclEmulatedEventQuery(qcclEmulatedEvent_t handle) {
     return called(waits, [&](Runtime &runtime, Lock &) -> Outcome {
-        const Event *const event = event_of(runtime, handle);
+        const EmulatedEvent *const event = event_of(runtime, handle);
         if (!event) return qcclEmulatedErrorInvalidHandle;
         if (event->capture) return qcclEmulatedErrorCapturedEvent;
         if (!event->point) return {};
@@ -258,7 +258,7 @@ qcclEmulatedResult_t qcclEmulatedEventQuery(qcclEmulatedEvent_t handle) {
 
 qcclEmulatedResult_t qcclEmulatedEventSynchronize(qcclEmulatedEvent_t handle) {
     return called(waits, [&](Runtime &runtime, Lock &lock) -> Outcome {
-        const Event *const event = event_of(runtime, handle);
+        const EmulatedEvent *const event = event_of(runtime, handle);
         if (!event) return qcclEmulatedErrorInvalidHandle;
         if (event->capture) return qcclEmulatedErrorCapturedEvent;
         if (!event->point) return {};
@@ -271,7 +271,7 @@ qcclEmulatedResult_t qcclEmulatedStreamWaitEvent(qcclEmulatedStream_t stream,
                                                  qcclEmulatedEvent_t handle) {
     return called_with(
         asks, handle, stream,
-        [](Runtime &runtime, const Event &event, const StreamPtr &own) -> Outcome {
+        [](Runtime &runtime, const EmulatedEvent &event, const StreamPtr &own) -> Outcome {
             if (event.capture) return join_capture(runtime, own, event);
             if (!event.point) return {};
             if (own->capture)
@@ -340,7 +340,7 @@ qcclEmulatedResult_t qcclEmulatedStreamEndCapture(qcclEmulatedStream_t handle,
         if (!capture) return qcclEmulatedErrorStreamCaptureUnmatched;
         if (Outcome refused = capture->check_end(stream.get()); !refused.is_ok()) return refused;
         runtime.end_capture(capture);
-        auto made = std::make_unique<Graph>();
+        auto made = std::make_unique<CapturedGraph>();
         if (Outcome outcome = capture->finish(*made); !outcome.is_ok()) {
             capture->take_objects();
             return outcome;

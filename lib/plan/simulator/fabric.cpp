@@ -163,7 +163,7 @@ private:
 } // namespace
 
 // The ranks on a core take turns, so a message waits for all of them.
-static LinkSpeeds speeds_at(const CostModel::Link &link, double sharers) {
+static LinkSpeeds speeds_at(const CostModel::LinkCosts &link, double sharers) {
     LinkSpeeds speeds = sharers > 1 ? link.shared : link.alone;
     speeds.latency_ns *= sharers;
     return speeds;
@@ -183,7 +183,7 @@ MessageRoute local_message(const TieredRates &rates, double sharers, bool is_eag
 
 MessageRoute remote_message(const TieredRates &rates, double sender_sharers,
                             double receiver_sharers) {
-    const auto work = [](const LinkSpeeds &speeds, double share) -> MessageRoute::Work {
+    const auto work = [](const LinkSpeeds &speeds, double share) -> MessageRoute::MessageCost {
         return {2 * share * speeds.message_ns, 2 * share * speeds.byte_ns};
     };
     const LinkSpeeds sender = speeds_at(rates.remote, sender_sharers),
@@ -209,12 +209,15 @@ namespace {
 
 // Figures of `perf/hosts/plan_table.py` on two processors of a Zen 5 server, over shared memory and
 // over TCP between network namespaces.
-constexpr CostModel::Link local_links{{.latency_ns = 530, .message_ns = 60, .byte_ns = 0.001},
-                                      {.latency_ns = 1270, .message_ns = 410, .byte_ns = 0.001}};
-constexpr CostModel::Link eager_slots{{.latency_ns = 0, .message_ns = 0, .byte_ns = 0.001},
-                                      {.latency_ns = 2200, .message_ns = 160, .byte_ns = 0.001}};
-constexpr CostModel::Link remote_links{{.latency_ns = 2650, .message_ns = 6400, .byte_ns = 0.38},
-                                       {.latency_ns = 4300, .message_ns = 10000, .byte_ns = 0.6}};
+constexpr CostModel::LinkCosts local_links{
+    {.latency_ns = 530, .message_ns = 60, .byte_ns = 0.001},
+    {.latency_ns = 1270, .message_ns = 410, .byte_ns = 0.001}};
+constexpr CostModel::LinkCosts eager_slots{
+    {.latency_ns = 0, .message_ns = 0, .byte_ns = 0.001},
+    {.latency_ns = 2200, .message_ns = 160, .byte_ns = 0.001}};
+constexpr CostModel::LinkCosts remote_links{
+    {.latency_ns = 2650, .message_ns = 6400, .byte_ns = 0.38},
+    {.latency_ns = 4300, .message_ns = 10000, .byte_ns = 0.6}};
 // UCX makes larger messages wait until the receiver has asked for them. Where ranks share cores,
 // the other figures include that.
 constexpr uint64_t network_eager_bytes = 8 << 10;
@@ -259,8 +262,8 @@ LinkSpeeds scaled(const LinkSpeeds &own, const LinkSpeeds &planner, const LinkSp
             scaled(own.byte_ns, planner.byte_ns, usual.byte_ns)};
 }
 
-CostModel::Link scaled(const CostModel::Link &own, const CostModel::Link &planner,
-                       const CostModel::Link &usual) {
+CostModel::LinkCosts scaled(const CostModel::LinkCosts &own, const CostModel::LinkCosts &planner,
+                            const CostModel::LinkCosts &usual) {
     return {scaled(own.alone, planner.alone, usual.alone),
             scaled(own.shared, planner.shared, usual.shared)};
 }
@@ -366,7 +369,7 @@ uint32_t FairShare::add_link(double capacity) {
     return static_cast<uint32_t>(links_.size() - 1);
 }
 
-uint32_t FairShare::begin(std::span<const Use> uses, double most_rate) {
+uint32_t FairShare::begin(std::span<const LinkShare> uses, double most_rate) {
     if (free_.empty()) {
         free_.push_back(static_cast<uint32_t>(flows_.size()));
         flows_.emplace_back();
@@ -379,7 +382,7 @@ uint32_t FairShare::begin(std::span<const Use> uses, double most_rate) {
     flow.most_rate = most_rate;
     flow.rate = 0;
     for (uint32_t i = 0; i < flow.count; i++) {
-        Link &link = links_[uses[i].link];
+        SharedLink &link = links_[uses[i].link];
         flow.uses[i] = uses[i];
         flow.positions[i] = static_cast<uint32_t>(link.flows.size());
         link.flows.push_back(number);
@@ -392,7 +395,7 @@ uint32_t FairShare::begin(std::span<const Use> uses, double most_rate) {
 void FairShare::end(uint32_t number) {
     Flow &flow = flows_[number];
     for (uint32_t i = 0; i < flow.count; i++) {
-        Link &link = links_[flow.uses[i].link];
+        SharedLink &link = links_[flow.uses[i].link];
         const uint32_t moved = link.flows.back();
         link.flows[flow.positions[i]] = moved;
         for (uint32_t k = 0; k < flows_[moved].count; k++)
@@ -432,7 +435,7 @@ void FairShare::find_levels() {
 }
 
 // Flows that are limited elsewhere take what they can have. The other flows share the rest.
-double FairShare::level_of(const Link &link, uint32_t number) {
+double FairShare::level_of(const SharedLink &link, uint32_t number) {
     open_.clear();
     limits_.clear();
     double left = link.capacity, weights = 0;
@@ -446,7 +449,7 @@ double FairShare::level_of(const Link &link, uint32_t number) {
     }
     while (!open_.empty()) {
         const double level = left / weights;
-        const auto is_limited = [&](const Use &use) {
+        const auto is_limited = [&](const LinkShare &use) {
             if (limits_[use.link] >= level * (1 - tolerance)) return false;
             left -= use.weight * limits_[use.link];
             weights -= use.weight;
@@ -460,7 +463,7 @@ double FairShare::level_of(const Link &link, uint32_t number) {
 // Marks another link if the rate that a flow could have here is, or was, below what that link lets
 // it have.
 void FairShare::set_level(uint32_t number, double level) {
-    Link &link = links_[number];
+    SharedLink &link = links_[number];
     const double least = std::min(level, link.level);
     link.level = level;
     if (!link.has_moved) moved_.push_back(number);

@@ -40,7 +40,7 @@ struct MessageRoute {
     static constexpr uint32_t most_links = 8;
 
     // Time of a core for a message that is sent or received, and for each of its bytes.
-    struct Work {
+    struct MessageCost {
         double message_ns = 0, byte_ns = 0;
     };
 
@@ -50,7 +50,7 @@ struct MessageRoute {
     // A larger message waits at its sender until the receiver has asked for it (rendezvous).
     uint64_t eager_bytes = UINT64_MAX;
     double rendezvous_ns = 0;
-    Work send, recv;
+    MessageCost send, recv;
     bool is_by_reference = true; // the receiver reads the bytes in the sender's memory
 
     std::span<const uint32_t> links() const & { return std::span(numbers).first(count); }
@@ -87,8 +87,8 @@ public:
 struct TieredRates {
     // Costs of messages, for ranks that have a core each and for ranks that share cores. On a
     // shared core a message waits for as many turns as there are ranks on it.
-    CostModel::Link local = CostModel().local, eager = CostModel().eager; // within a host
-    CostModel::Link remote = CostModel().remote;                          // between hosts
+    CostModel::LinkCosts local = CostModel().local, eager = CostModel().eager; // within a host
+    CostModel::LinkCosts remote = CostModel().remote;                          // between hosts
     // The sender's part of what both ends of a message between hosts spend.
     double remote_send_share = 0.5;
     // A larger message waits at its sender until the receiver has asked for it, which takes
@@ -143,7 +143,7 @@ public:
     static constexpr uint32_t most_uses = 8;
 
     // A flow counts on the link as `weight` flows of its rate.
-    struct Use {
+    struct LinkShare {
         uint32_t link = 0;
         double weight = 1;
     };
@@ -153,7 +153,7 @@ public:
     // Begins a flow and returns its number. The flow has no rate before settle(). Numbers of flows
     // that have ended are reused. `uses` has at most `most_uses` links, each once; if it is empty,
     // most_rate has to be finite.
-    uint32_t begin(std::span<const Use> uses, double most_rate = unlimited);
+    uint32_t begin(std::span<const LinkShare> uses, double most_rate = unlimited);
     void end(uint32_t flow);
     double rate(uint32_t flow) const { return flows_[flow].rate; }
 
@@ -173,14 +173,14 @@ public:
 
 private:
     struct Flow {
-        std::array<Use, most_uses> uses{};
+        std::array<LinkShare, most_uses> uses{};
         std::array<uint32_t, most_uses> positions{}; // in the links' lists of flows
         uint32_t count = 0;
         bool is_active = false;
         double most_rate = unlimited;
         double rate = 0;
     };
-    struct Link {
+    struct SharedLink {
         double capacity = 0;
         double level = unlimited; // the highest rate that the link lets one flow have
         std::vector<uint32_t> flows;
@@ -200,14 +200,14 @@ private:
     double limit(const Flow &flow, uint32_t without) const;
     void mark(uint32_t link);
     void find_levels();
-    double level_of(const Link &link, uint32_t number);
+    double level_of(const SharedLink &link, uint32_t number);
     void set_level(uint32_t number, double level);
 
     std::vector<Flow> flows_;
-    std::vector<Link> links_;
+    std::vector<SharedLink> links_;
     std::vector<uint32_t> free_;
     std::vector<uint32_t> dirty_, begun_, moved_;
-    std::vector<Use> open_; // scratch; `link` is an index of limits_
+    std::vector<LinkShare> open_; // scratch; `link` is an index of limits_
     std::vector<double> limits_;
 };
 
@@ -231,21 +231,21 @@ public:
 
     // Takes tokens for a message, which counts on each of the links with its weight. Returns the
     // bytes that are left when the tokens of one of the links are gone.
-    double take(std::span<const FairShare::Use> uses, double bytes, double now) {
+    double take(std::span<const FairShare::LinkShare> uses, double bytes, double now) {
         double passing = bytes;
-        for (const FairShare::Use &use : uses)
+        for (const FairShare::LinkShare &use : uses)
             passing = std::min(passing, filled(use.link, now).tokens / use.weight);
-        for (const FairShare::Use &use : uses)
+        for (const FairShare::LinkShare &use : uses)
             buckets_[use.link].tokens -= std::min(buckets_[use.link].tokens, passing * use.weight);
         return bytes - passing;
     }
 
     // The bytes that take() has left over begin to cross the links, or have crossed them.
-    void begin(std::span<const FairShare::Use> uses, double now) {
-        for (const FairShare::Use &use : uses) filled(use.link, now).streams++;
+    void begin(std::span<const FairShare::LinkShare> uses, double now) {
+        for (const FairShare::LinkShare &use : uses) filled(use.link, now).streams++;
     }
-    void end(std::span<const FairShare::Use> uses, double now) {
-        for (const FairShare::Use &use : uses) filled(use.link, now).streams--;
+    void end(std::span<const FairShare::LinkShare> uses, double now) {
+        for (const FairShare::LinkShare &use : uses) filled(use.link, now).streams--;
     }
 
 private:

@@ -209,7 +209,7 @@ private:
     MessageRoute route_between(uint32_t from, uint32_t to) const {
         return fabric_.route(from, to, census_.shape.is_eager());
     }
-    static uint64_t color_of(const MessageRoute::Work &work) {
+    static uint64_t color_of(const MessageRoute::MessageCost &work) {
         return mix(bits_of(work.message_ns), bits_of(work.byte_ns));
     }
 
@@ -297,15 +297,15 @@ private:
         each.peers_first = static_cast<uint32_t>(found_.peers.size());
         for (const uint32_t rank : census_.peers(each.first_rank)) {
             const MessageRoute route = route_between(each.first_rank, rank);
-            RankClasses::Peer peer{.peer_class = found_.class_of[rank],
-                                   .number = census_.number_at(rank, each.first_rank),
-                                   .uses_first = static_cast<uint32_t>(found_.uses.size()),
-                                   .latency_ns = route.latency_ns,
-                                   .rendezvous_ns = route.rendezvous_ns,
-                                   .eager_bytes = route.eager_bytes,
-                                   .send = route.send,
-                                   .recv = route.recv,
-                                   .is_by_reference = route.is_by_reference};
+            RankClasses::ClassPeer peer{.peer_class = found_.class_of[rank],
+                                        .number = census_.number_at(rank, each.first_rank),
+                                        .uses_first = static_cast<uint32_t>(found_.uses.size()),
+                                        .latency_ns = route.latency_ns,
+                                        .rendezvous_ns = route.rendezvous_ns,
+                                        .eager_bytes = route.eager_bytes,
+                                        .send = route.send,
+                                        .recv = route.recv,
+                                        .is_by_reference = route.is_by_reference};
             if (!route.is_by_reference) {
                 peer.send.byte_ns *= byte_share_;
                 peer.recv.byte_ns *= byte_share_;
@@ -390,7 +390,7 @@ private:
             if (const auto at = link_of_color_.find(colors_.of_link(link));
                 at != link_of_color_.end())
                 found_.links[at->second].count++;
-        for (RankClasses::Link &link : found_.links)
+        for (RankClasses::LinkGroup &link : found_.links)
             if (link.is_cores)
                 for (uint32_t group = 0; group < fabric_.core_groups(); group++)
                     link.count += colors_.of_group(group) == colors_.of_group(link.first);

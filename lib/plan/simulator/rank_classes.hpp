@@ -64,13 +64,13 @@ Result<RankCensus> take_census(const SimulatedCall &call, Merging merging,
 
 struct RankClasses {
     // Where messages between a class's first rank and one of its peers go.
-    struct Peer {
+    struct ClassPeer {
         uint32_t peer_class = 0;
         uint32_t number = 0;                    // of this rank among the peer's peers
         uint32_t uses_first = 0, uses_last = 0; // in `uses`: links to the peer
         double latency_ns = 0, rendezvous_ns = 0;
-        uint64_t eager_bytes = 0;      // larger messages take rendezvous_ns longer
-        MessageRoute::Work send, recv; // recv: of the peer
+        uint64_t eager_bytes = 0;             // larger messages take rendezvous_ns longer
+        MessageRoute::MessageCost send, recv; // recv: of the peer
         bool is_by_reference = true;
     };
     struct Class {
@@ -81,7 +81,7 @@ struct RankClasses {
         double core_weight = 0;   // ranks of the class on these cores
     };
     // Stands for all links that are alike, or for cores.
-    struct Link {
+    struct LinkGroup {
         double capacity = 0; // bytes a nanosecond, or cores
         double burst_bytes = 0;
         uint32_t first = 0; // the fabric's first such link or group of cores
@@ -92,15 +92,15 @@ struct RankClasses {
 
     std::vector<uint32_t> class_of; // by rank
     std::vector<Class> classes;     // in the order of their first ranks
-    std::vector<Peer> peers;
-    std::vector<FairShare::Use> uses;
-    std::vector<Link> links;
+    std::vector<ClassPeer> peers;
+    std::vector<FairShare::LinkShare> uses;
+    std::vector<LinkGroup> links;
     std::vector<RankProgram> programs;
     CallGeometry shape;
     double call_ns = 0; // time of a call before its first step
 
     const RankProgram &program(uint32_t number) const { return programs[classes[number].program]; }
-    const Peer &peer(uint32_t of_class, uint32_t number) const {
+    const ClassPeer &peer(uint32_t of_class, uint32_t number) const {
         return peers[classes[of_class].peers_first + number];
     }
 };

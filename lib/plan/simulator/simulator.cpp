@@ -15,11 +15,11 @@ namespace qccl {
 
 // ---- Event queue
 
-void Activities::begin(const Event &event, double amount, std::span<const FairShare::Use> uses,
-                       double most_rate) {
+void Activities::begin(const Event &event, double amount,
+                       std::span<const FairShare::LinkShare> uses, double most_rate) {
     const uint32_t number = shares_.begin(uses, most_rate);
     if (number == flows_.size()) flows_.emplace_back();
-    Flow &flow = flows_[number];
+    ActiveFlow &flow = flows_[number];
     flow = {.event = {event.kind, event.subject, number},
             .stamp = flow.stamp + 1,
             .left = amount,
@@ -36,7 +36,7 @@ void Activities::end(uint32_t number) {
 
 // The stream keeps its flow, so the rates of other flows on these links do not change.
 void Activities::continue_stream(const Event &ended, double bytes) {
-    Flow &flow = flows_[ended.flow];
+    ActiveFlow &flow = flows_[ended.flow];
     flow.left = bytes;
     flow.since = now_;
     flow.end = now_ + bytes / flow.rate;
@@ -48,7 +48,7 @@ void Activities::settle() {
     if (is_settled_) return;
     is_settled_ = true;
     shares_.settle([&](uint32_t number) {
-        Flow &flow = flows_[number];
+        ActiveFlow &flow = flows_[number];
         flow.left -= flow.rate * (now_ - flow.since);
         if (flow.left < 0) flow.left = 0;
         flow.since = now_;
@@ -60,7 +60,7 @@ void Activities::settle() {
 
 // A timer that has become too early is set again when it expires.
 void Activities::set_timer(uint32_t number) {
-    Flow &flow = flows_[number];
+    ActiveFlow &flow = flows_[number];
     flow.timer = flow.end;
     timers_.push({flow.end, order_++, flow.event, flow.stamp});
 }
@@ -72,7 +72,7 @@ std::optional<Activities::Event> Activities::next() {
         const Timer timer = timers_.top();
         timers_.pop();
         if (timer.event.flow != no_flow) {
-            const Flow &flow = flows_[timer.event.flow];
+            const ActiveFlow &flow = flows_[timer.event.flow];
             if (flow.stamp != timer.stamp || timer.time != flow.timer) continue;
             if (flow.end > timer.time) {
                 set_timer(timer.event.flow);
@@ -96,7 +96,7 @@ class Simulator {
 public:
     Simulator(const RankClasses &classes, const SimulationOptions &options)
         : classes_(classes), options_(options), calls_(options.lead_in + options.calls) {
-        for (const RankClasses::Link &link : classes.links) {
+        for (const RankClasses::LinkGroup &link : classes.links) {
             activities_.add_link(link.capacity);
             buckets_.add_link(link.capacity, link.burst_bytes, options.burst_share);
         }
@@ -154,7 +154,7 @@ public:
             s.critical = node.path.scaled_to(took);
         }
         for (uint32_t i = 0; i < busy_.size(); i++) {
-            const RankClasses::Link &link = classes_.links[i];
+            const RankClasses::LinkGroup &link = classes_.links[i];
             if (busy_[i] == 0) continue;
             s.links.push_back({.name = link.is_cores ? fabric.cores_name(link.first)
                                                      : fabric.link_name(link.first),
@@ -170,10 +170,11 @@ public:
 private:
     double now() const { return activities_.now(); }
     uint32_t first_rank(uint32_t node) const { return classes_.classes[node].first_rank; }
-    const RankClasses::Peer &peer_of(uint32_t node, const RankProgram::Task &task) const {
+    const RankClasses::ClassPeer &peer_of(uint32_t node,
+                                          const RankProgram::SimulatedTask &task) const {
         return classes_.peer(node, task.peer);
     }
-    const RankProgram::Task &task_of(const SimulatedNode &node) const {
+    const RankProgram::SimulatedTask &task_of(const SimulatedNode &node) const {
         return node.rank.program().tasks[node.task.task];
     }
 
@@ -234,7 +235,7 @@ private:
         const RankClasses::Class &own = classes_.classes[number];
         if (cost == 0) return end_work(number);
         if (own.core == RankClasses::none) return activities_.begin_task(number, cost);
-        const FairShare::Use use{own.core, own.core_weight};
+        const FairShare::LinkShare use{own.core, own.core_weight};
         busy_[own.core] += cost * own.core_weight;
         activities_.begin_shared_task(number, cost, use);
     }
@@ -243,13 +244,13 @@ private:
         if (node.work == SimulatedNode::Work::begin_call) return classes_.call_ns;
         if (node.work == SimulatedNode::Work::receive_pieces)
             return std::exchange(node.pieces_ns, 0);
-        const RankProgram::Task &task = task_of(node);
+        const RankProgram::SimulatedTask &task = task_of(node);
         const uint64_t instance = node.rank.instance(node.task.lane);
         if (computes(task.verb)) {
             const auto values = static_cast<double>(classes_.shape.count(task.length, instance));
             return task.chunk_ns + task.ns_per_value * values;
         }
-        const RankClasses::Peer &peer = peer_of(number, task);
+        const RankClasses::ClassPeer &peer = peer_of(number, task);
         const double bytes = bytes_of(task, instance);
         // The message goes in one batch with the one before it.
         const bool is_batched =
@@ -257,7 +258,7 @@ private:
             task.place_in_series % messages_per_batch(static_cast<uint64_t>(bytes)) != 0;
         if (task.verb == Verb::recv) {
             // The other pieces have been handled already.
-            const RankClasses::Peer &sender = classes_.peer(peer.peer_class, peer.number);
+            const RankClasses::ClassPeer &sender = classes_.peer(peer.peer_class, peer.number);
             return (is_batched ? 0 : sender.recv.message_ns) +
                    MessagePieces(sender, bytes).last() * sender.recv.byte_ns;
         }
@@ -265,7 +266,7 @@ private:
                MessagePieces(peer, bytes).next(node.sent) * peer.send.byte_ns;
     }
 
-    double bytes_of(const RankProgram::Task &task, uint64_t instance) const {
+    double bytes_of(const RankProgram::SimulatedTask &task, uint64_t instance) const {
         return static_cast<double>(classes_.shape.bytes(task.length, instance, task.is_inner));
     }
 
@@ -273,7 +274,7 @@ private:
         SimulatedNode &node = nodes_[number];
         const SimulatedNode::Work work = std::exchange(node.work, SimulatedNode::Work::nothing);
         const bool is_task = work == SimulatedNode::Work::task;
-        const RankProgram::Task *const task = is_task ? &task_of(node) : nullptr;
+        const RankProgram::SimulatedTask *const task = is_task ? &task_of(node) : nullptr;
         const double took = now() - node.since_ns;
         const bool has_computed =
             work == SimulatedNode::Work::begin_call || (task && computes(task->verb));
@@ -285,7 +286,7 @@ private:
         if (task) end_task(number, node, *task);
     }
 
-    void end_task(uint32_t number, SimulatedNode &node, const RankProgram::Task &task) {
+    void end_task(uint32_t number, SimulatedNode &node, const RankProgram::SimulatedTask &task) {
         if (task.verb == Verb::send && !send_piece(number, node, task)) {
             node.work = SimulatedNode::Work::task;
             return begin_work(number, node);
@@ -301,8 +302,8 @@ private:
     }
 
     // Returns true if it was the last piece.
-    bool send_piece(uint32_t number, SimulatedNode &node, const RankProgram::Task &task) {
-        const RankClasses::Peer &peer = peer_of(number, task);
+    bool send_piece(uint32_t number, SimulatedNode &node, const RankProgram::SimulatedTask &task) {
+        const RankClasses::ClassPeer &peer = peer_of(number, task);
         const uint64_t instance = node.rank.instance(node.task.lane);
         const double bytes = bytes_of(task, instance);
         const double piece = MessagePieces(peer, bytes).next(node.sent);
@@ -333,16 +334,16 @@ private:
         return is_last;
     }
 
-    std::span<const FairShare::Use> uses_of(const RankClasses::Peer &peer) const {
+    std::span<const FairShare::LinkShare> uses_of(const RankClasses::ClassPeer &peer) const {
         return std::span(classes_.uses).subspan(peer.uses_first, peer.uses_last - peer.uses_first);
     }
 
     void put_on_links(const SimulatedMessage &message) {
-        const RankClasses::Peer &peer = *message.peer;
+        const RankClasses::ClassPeer &peer = *message.peer;
         const uint32_t at = keep(message);
         const auto uses = uses_of(peer);
         if (uses.empty()) return end_wire(at);
-        for (const FairShare::Use &use : uses) busy_[use.link] += message.bytes * use.weight;
+        for (const FairShare::LinkShare &use : uses) busy_[use.link] += message.bytes * use.weight;
         const auto number = static_cast<uint32_t>(&peer - classes_.peers.data());
         MessageStream &stream = streams_[number];
         if (stream.first != none) {
@@ -424,7 +425,7 @@ private:
 
     // Reports the steps of a task one after the other, each with its share of the time.
     void tell_task(uint32_t number, const SimulatedNode &node,
-                   const RankProgram::Task &task) const {
+                   const RankProgram::SimulatedTask &task) const {
         if (!options_.trace) return;
         SimulatedSpan span{.kind = Kind::handle,
                            .verb = task.verb,
@@ -442,7 +443,7 @@ private:
         const double each = task.chunk_ns / (task.pieces_last - task.pieces_first);
         const double scale = (now() - node.since_ns) / (task.chunk_ns + task.ns_per_value * values);
         for (uint32_t i = task.pieces_first; i < task.pieces_last; i++) {
-            const RankProgram::Piece &piece = node.rank.program().pieces[i];
+            const RankProgram::ComputeStep &piece = node.rank.program().pieces[i];
             span.verb = piece.verb;
             span.end_ns = span.begin_ns + (each + piece.ns_per_value * values) * scale;
             if (span.end_ns > span.begin_ns) options_.trace(span);

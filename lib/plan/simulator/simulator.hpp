@@ -92,13 +92,13 @@ struct Simulation {
     std::vector<double> busy_ns;
     double compute_ns = 0;
 
-    struct Link {
+    struct LinkLoad {
         std::string name; // of the first one that is alike
         uint32_t count = 0;
         bool is_cores = false;
         double busy_ns = 0; // at full rate, in a call
     };
-    std::vector<Link> links; // that carry anything, the busiest first
+    std::vector<LinkLoad> links; // that carry anything, the busiest first
     Geometry geometry;
 };
 
@@ -130,12 +130,12 @@ public:
     // Begins a task of a rank that has a core to itself.
     void begin_task(uint32_t rank, double ns) { push({Kind::task, rank}, now_ + ns); }
     // Begins a task of a rank that shares `cores` with others. The rank uses at most one core.
-    void begin_shared_task(uint32_t rank, double ns, const FairShare::Use &cores) {
+    void begin_shared_task(uint32_t rank, double ns, const FairShare::LinkShare &cores) {
         begin({Kind::task, rank}, ns, std::span(&cores, 1), 1);
     }
     // Begins a stream with its first message. The messages of a stream cross the links one after
     // the other.
-    void begin_stream(uint32_t stream, double bytes, std::span<const FairShare::Use> links) {
+    void begin_stream(uint32_t stream, double bytes, std::span<const FairShare::LinkShare> links) {
         begin({Kind::stream, stream}, bytes, links, FairShare::unlimited);
     }
     // After a Kind::stream event: puts the stream's next message on the links, or ends the stream.
@@ -158,7 +158,7 @@ private:
             return time != other.time ? time > other.time : order > other.order;
         }
     };
-    struct Flow {
+    struct ActiveFlow {
         Event event;
         uint32_t stamp = 0;
         double left = 0, rate = 0; // as of `since`
@@ -167,7 +167,7 @@ private:
     };
 
     void push(const Event &event, double time) { timers_.push({time, order_++, event}); }
-    void begin(const Event &event, double amount, std::span<const FairShare::Use> uses,
+    void begin(const Event &event, double amount, std::span<const FairShare::LinkShare> uses,
                double most_rate);
     void end(uint32_t flow);
     void settle();
@@ -177,7 +177,7 @@ private:
     uint64_t order_ = 0;
     bool is_settled_ = true;
     FairShare shares_;
-    std::vector<Flow> flows_; // by FairShare's flow number
+    std::vector<ActiveFlow> flows_; // by FairShare's flow number
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
 };
 
@@ -197,8 +197,8 @@ struct SimulatedMessage {
     WireOrigin origin; // where the bytes lie
     PathTimes path;
     double begin_ns = 0;
-    const RankClasses::Peer *peer = nullptr; // the sender's
-    uint32_t next = none;                    // of the stream
+    const RankClasses::ClassPeer *peer = nullptr; // the sender's
+    uint32_t next = none;                         // of the stream
 };
 
 // The messages from one rank to another, in order. The first one is on the links.
@@ -210,7 +210,7 @@ struct MessageStream {
 // others, so a message that costs processors time goes piece by piece.
 class MessagePieces {
 public:
-    MessagePieces(const RankClasses::Peer &sender, double bytes)
+    MessagePieces(const RankClasses::ClassPeer &sender, double bytes)
         : bytes_(bytes),
           piece_(!sender.is_by_reference && sender.send.byte_ns > 0 ? std::min(bytes, network_piece)
                                                                     : bytes) {}

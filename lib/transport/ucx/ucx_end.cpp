@@ -12,10 +12,10 @@ namespace {
 constexpr unsigned confirmation_id = 1;
 
 void on_error(void *argument, ucp_ep_h, ucs_status_t status) {
-    lose(*static_cast<NetworkEnd::Peer *>(argument), status);
+    lose(*static_cast<NetworkEnd::UcxPeer *>(argument), status);
 }
 
-ucs_status_t connect(NetworkEnd::Peer &peer) {
+ucs_status_t connect(NetworkEnd::UcxPeer &peer) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                         UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -25,7 +25,7 @@ ucs_status_t connect(NetworkEnd::Peer &peer) {
     return ucp_ep_create(peer.end->worker, &params, &peer.endpoint);
 }
 
-void settle(NetworkEnd::Peer &peer) {
+void settle(NetworkEnd::UcxPeer &peer) {
     if (peer.is_settled || peer.is_lost) return;
     peer.is_settled = true;
     peer.end->settled.push_back(peer.number);
@@ -33,10 +33,10 @@ void settle(NetworkEnd::Peer &peer) {
 
 void on_confirmation_sent(void *request, ucs_status_t status, void *user_data) {
     ucp_request_free(request);
-    if (status != UCS_OK) lose(*static_cast<NetworkEnd::Peer *>(user_data), status);
+    if (status != UCS_OK) lose(*static_cast<NetworkEnd::UcxPeer *>(user_data), status);
 }
 
-void confirm_wireup(NetworkEnd::Peer &peer) {
+void confirm_wireup(NetworkEnd::UcxPeer &peer) {
     peer.confirmation = {.secret = peer.secret, .number = peer.end->own};
     ucp_request_param_t how{};
     how.op_attr_mask =
@@ -50,7 +50,7 @@ void confirm_wireup(NetworkEnd::Peer &peer) {
     if (UCS_PTR_IS_ERR(request)) lose(peer, UCS_PTR_STATUS(request));
 }
 
-void go_on(NetworkEnd::Peer &peer) {
+void go_on(NetworkEnd::UcxPeer &peer) {
     if (peer.is_settled || peer.is_lost || !peer.is_wireup_sent || !peer.is_wireup_received) return;
     if (peer.end->own > peer.number) return; // the peer sends the confirmation
     confirm_wireup(peer);
@@ -70,7 +70,7 @@ ucs_status_t on_confirmation(void *argument, const void *head, size_t head_bytes
 
 void on_wireup_sent(void *request, ucs_status_t status, void *user_data) {
     ucp_request_free(request);
-    auto &peer = *static_cast<NetworkEnd::Peer *>(user_data);
+    auto &peer = *static_cast<NetworkEnd::UcxPeer *>(user_data);
     if (status != UCS_OK) return lose(peer, status);
     peer.is_wireup_sent = true;
     go_on(peer);
@@ -99,7 +99,7 @@ ucs_status_t listen(NetworkEnd &end) {
 // A wireup message from an end that is no peer is ignored.
 void take_wireup(NetworkEnd &end) {
     if (end.wireup_from == end.own || end.wireup_from >= end.peers.size()) return;
-    NetworkEnd::Peer &peer = end.peers[end.wireup_from];
+    NetworkEnd::UcxPeer &peer = end.peers[end.wireup_from];
     if (peer.address.empty() || peer.is_lost) return;
     peer.is_wireup_received = true;
     if (!peer.endpoint) send_wireup(peer);
@@ -108,7 +108,7 @@ void take_wireup(NetworkEnd &end) {
 
 } // namespace
 
-void send_wireup(NetworkEnd::Peer &peer) {
+void send_wireup(NetworkEnd::UcxPeer &peer) {
     ucs_status_t status = connect(peer);
     if (status != UCS_OK) return lose(peer, status);
     ucp_request_param_t how{};
@@ -130,7 +130,7 @@ void answer_wireups(NetworkEnd &end) {
     while (std::exchange(end.has_wireup, false)) {
         take_wireup(end);
         const ucs_status_t status = listen(end);
-        for (NetworkEnd::Peer &peer : end.peers)
+        for (NetworkEnd::UcxPeer &peer : end.peers)
             if (status != UCS_OK && !peer.is_settled && !peer.address.empty()) lose(peer, status);
     }
 }

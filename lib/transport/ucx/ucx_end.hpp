@@ -49,7 +49,7 @@ struct NetworkEnd {
     ucp_worker_h worker = nullptr;
     int descriptor = -1;
 
-    struct Peer {
+    struct UcxPeer {
         NetworkEnd *end = nullptr;
         uint32_t number = 0;
         uint64_t secret = 0;
@@ -63,7 +63,7 @@ struct NetworkEnd {
         bool takes_copies = false; // large eager messages: its processor copies all data anyway
         std::deque<std::unique_ptr<UcxOperation>> waiting; // for the peer to settle
     };
-    std::vector<Peer> peers;
+    std::vector<UcxPeer> peers;
     RendezvousHandle *arriving = nullptr; // the message that on_message reports; null: discarded
 
     uint32_t wireup_from = 0; // number in the wireup message that is being received
@@ -106,7 +106,7 @@ inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_call
 }
 
 // Marks the peer as lost and gives up the messages that wait for it.
-inline void lose(NetworkEnd::Peer &peer, ucs_status_t why) {
+inline void lose(NetworkEnd::UcxPeer &peer, ucs_status_t why) {
     if (peer.is_lost) return;
     peer.is_lost = true;
     for (const auto &operation : peer.waiting) peer.end->sent.push_back(operation->token);
@@ -118,7 +118,7 @@ inline void lose(NetworkEnd::Peer &peer, ucs_status_t why) {
 
 // Makes the connection to a peer and sends the wireup message; once for each peer. A peer to
 // which no wireup message can be sent is lost.
-void send_wireup(NetworkEnd::Peer &peer);
+void send_wireup(NetworkEnd::UcxPeer &peer);
 
 // Receives wireup messages and confirmations from now on; once for each end. Returns UCX's status.
 ucs_status_t hear_wireups(NetworkEnd &end);

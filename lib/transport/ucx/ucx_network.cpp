@@ -235,7 +235,7 @@ NetworkEnd *open(const NetworkSettings *settings, const NetworkEvents *events, c
         refuse(error, error_bytes, "the system's random numbers", UCS_ERR_IO_ERROR);
         return nullptr;
     }
-    end->peers = std::vector<NetworkEnd::Peer>(settings->peers);
+    end->peers = std::vector<NetworkEnd::UcxPeer>(settings->peers);
     for (uint32_t peer = 0; peer < settings->peers; peer++) {
         end->peers[peer].end = end.get();
         end->peers[peer].number = peer;
@@ -259,7 +259,7 @@ size_t address(NetworkEnd *end, void *out, size_t capacity) {
 }
 
 void add_peer(NetworkEnd *end, uint32_t number, const void *address, size_t bytes) {
-    NetworkEnd::Peer &peer = end->peers[number];
+    NetworkEnd::UcxPeer &peer = end->peers[number];
     if (bytes <= sizeof peer.secret) return lose(peer, UCS_ERR_INVALID_ADDR);
     const auto *const first = static_cast<const std::byte *>(address);
     std::memcpy(&peer.secret, first, sizeof peer.secret);
@@ -274,7 +274,7 @@ void on_sent(void *request, ucs_status_t, void *user_data) {
 
 using Posted = NetworkModule::Posted;
 
-Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
+Posted send(NetworkEnd::UcxPeer &peer, std::unique_ptr<UcxOperation> operation) {
     size_t bytes = 0;
     for (size_t i = 0; i < operation->part_count; i++) bytes += operation->parts[i].length;
     ucp_request_param_t how{};
@@ -302,7 +302,7 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
 
 Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_bytes,
             const NetworkPart *parts, size_t part_count, bool is_eager, uint64_t token) {
-    NetworkEnd::Peer &peer = end->peers[number];
+    NetworkEnd::UcxPeer &peer = end->peers[number];
     if (!peer.endpoint && !peer.is_lost) send_wireup(peer);
     if (peer.is_lost) return Posted::refused;
     auto operation = std::make_unique<UcxOperation>();
@@ -338,7 +338,7 @@ bool goes_through_sockets(ucp_ep_h endpoint) {
     return lanes > 0 && occurrences({text, bytes}, ":tcp/") == lanes;
 }
 
-void send_waiting(NetworkEnd::Peer &peer) {
+void send_waiting(NetworkEnd::UcxPeer &peer) {
     while (!peer.waiting.empty()) {
         std::unique_ptr<UcxOperation> operation = std::move(peer.waiting.front());
         peer.waiting.pop_front();
@@ -384,7 +384,7 @@ bool progress(NetworkEnd *end) {
     if (!end->has_news()) return has_moved;
     answer_wireups(*end);
     for (const uint32_t number : std::exchange(end->settled, {})) {
-        NetworkEnd::Peer &peer = end->peers[number];
+        NetworkEnd::UcxPeer &peer = end->peers[number];
         peer.takes_copies = !peer.is_lost && goes_through_sockets(peer.endpoint);
         send_waiting(peer);
     }
@@ -406,7 +406,7 @@ bool arm(NetworkEnd *end) { return !end->has_news() && ucp_worker_arm(end->worke
 void close_endpoints(NetworkEnd &end) {
     constexpr int most_looks = 10000;
     std::vector<ucs_status_ptr_t> closing;
-    for (NetworkEnd::Peer &peer : end.peers) {
+    for (NetworkEnd::UcxPeer &peer : end.peers) {
         if (!peer.endpoint) continue;
         ucp_request_param_t how{};
         how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
