@@ -13,8 +13,17 @@ import sys
 
 ROOT, FOLDER, MESON = sys.argv[1:]
 SKIP = 77
-OPTIONS = ["-Dfuzz=true", "-Dtests=false", "-Dperf=false", "-Dmpi=disabled", "-Dbuildtype=debugoptimized",
+OPTIONS = ["-Dfuzz=true", "-Dtests=false", "-Dperf=false", "-Dmpi=disabled", "-Dbuildtype=plain",
            "-Doptimization=1", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dcuda=disabled", "-Dhip=disabled"]
+# Of debug information lines are enough, which a finding is reported with.
+ALL_FILES = ["-gline-tables-only", "-fPIC", "-pthread"]
+# What nearly every file includes is read once. Clang refuses a precompiled header that was made with other options than
+# the file that includes it.
+HEADERS = ("algorithm array atomic chrono cmath cstdint cstdio cstdlib cstring functional map memory mutex optional set span string "
+           "string_view thread utility vector").split()
+PRECOMPILE = ["clang++-14", "-std=c++20", "-O1", *ALL_FILES, "-D_FILE_OFFSET_BITS=64", "-fno-omit-frame-pointer",
+              "-fsanitize=address,undefined", "-fsanitize=fuzzer-no-link", "-ffp-contract=off", "-fno-fast-math",
+              "-fvisibility=hidden", "-fno-semantic-interposition", "-x", "c++-header"]
 STOP = {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
@@ -37,8 +46,17 @@ def run(*command):
         sys.exit(1)
 
 
+def set_up(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    headers = folder / "fuzz_headers.hpp"
+    headers.write_text("".join(f"#include <{header}>\n" for header in HEADERS))
+    run(*PRECOMPILE, headers, "-o", f"{headers}.pch")
+    words = " ".join(ALL_FILES)
+    run(MESON, "setup", folder, ROOT, *OPTIONS, f"-Dc_args={words}", f"-Dcpp_args={words}", f"-Dfuzz_headers={headers}.pch")
+
+
 skip_where_missing()
 if not (pathlib.Path(FOLDER) / "build.ninja").is_file():
-    run(MESON, "setup", FOLDER, ROOT, *OPTIONS)
+    set_up(pathlib.Path(FOLDER))
 run("ninja", "-C", FOLDER, "smoke_fuzzers")
 run(MESON, "test", "-C", FOLDER, "--no-rebuild", "--suite", "smoke", "--print-errorlogs")
