@@ -420,7 +420,7 @@ void SharedTransport::publish_call() {
     recorder_.began(history_.current(), history_.hash());
 }
 
-Done SharedTransport::meet() {
+Done SharedTransport::await_all() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) peer_table_.wake((rank() + i) % size());
     if (remote_) remote_->broadcast_status();

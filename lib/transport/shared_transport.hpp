@@ -46,7 +46,7 @@ public:
 
     Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                std::chrono::nanoseconds timeout, Publishes when) override;
-    Done meet() override;
+    Done await_all() override;
     uint64_t calls_hash() const override { return history_.hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override;
 

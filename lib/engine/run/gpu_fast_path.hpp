@@ -20,8 +20,8 @@ namespace qccl {
 
 // ---- Spin budget
 
-// A GPU that several processes share serves them in turn, so such processes never meet in a
-// barrier, however long they wait. After a few misses the GPUs only look once whether the others
+// A GPU that several processes share serves them in turn, so such processes never launch_barrier in
+// a barrier, however long they wait. After a few misses the GPUs only look once whether the others
 // happen to be there; now and then they wait again.
 class SpinBudget {
 public:
@@ -80,7 +80,7 @@ private:
                      const FastPathCall &call);
     Done launch(size_t stage, KernelLauncher &launcher, const Program &program,
                 const FastPathCall &call);
-    Done meet(size_t exchange, KernelLauncher &launcher, uint32_t rank);
+    Done launch_barrier(size_t exchange, KernelLauncher &launcher, uint32_t rank);
     bool has_passed_barrier(size_t exchange) const;
     uint64_t *met(size_t exchange) const {
         return reinterpret_cast<uint64_t *>(met_.data()) + exchange;
