@@ -38,8 +38,8 @@ size_t DeviceEagerSlots::words_bytes(uint32_t ranks) {
 }
 
 Result<std::unique_ptr<GpuFastPath>> GpuFastPath::create(const Device &device,
-                                                         const DeviceEagerSlots &lines) {
-    std::unique_ptr<GpuFastPath> made(new GpuFastPath(lines));
+                                                         const DeviceEagerSlots &slots) {
+    std::unique_ptr<GpuFastPath> made(new GpuFastPath(slots));
     constexpr size_t bytes = most_exchanges * sizeof(uint64_t);
     QCCL_TRY(made->met_, DeviceMemory::create(device, bytes));
     QCCL_TRY(made->met_on_host_, PinnedMemory::create(device.gpu, bytes));
@@ -47,9 +47,9 @@ Result<std::unique_ptr<GpuFastPath>> GpuFastPath::create(const Device &device,
 }
 
 std::byte *GpuFastPath::line(uint32_t rank, size_t exchange) const {
-    const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
-    return lines_.by_rank[rank] + DeviceEagerSlots::words_bytes(ranks) +
-           turn(exchange) * lines_.eager_slot_bytes;
+    const auto ranks = static_cast<uint32_t>(slots_.by_rank.size());
+    return slots_.by_rank[rank] + DeviceEagerSlots::words_bytes(ranks) +
+           turn(exchange) * slots_.eager_slot_bytes;
 }
 
 // The transport's eager slots carry no data here: an empty publication says that this rank has
@@ -114,7 +114,7 @@ Done GpuFastPath::launch_from(size_t first, KernelLauncher &launcher, const Prog
 }
 
 Done GpuFastPath::launch_barrier(size_t exchange, KernelLauncher &launcher, uint32_t rank) {
-    const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
+    const auto ranks = static_cast<uint32_t>(slots_.by_rank.size());
     std::array<uint64_t *, KernelLauncher::Barrier::most_others> others;
     // A rank has one word for each other rank, in rank order; there is no word for the rank itself.
     size_t count = 0;
