@@ -104,7 +104,7 @@ constexpr std::string_view phase_name(uint8_t phase) {
     case WaitPhase::meeting: return "call";
     case WaitPhase::eager: return "small message";
     case WaitPhase::message: return "message";
-    case WaitPhase::room: return "room";
+    case WaitPhase::mailbox_space: return "room";
     case WaitPhase::readers: return "readers";
     case WaitPhase::network: return "network";
     case WaitPhase::device: return "device";

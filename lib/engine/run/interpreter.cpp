@@ -176,7 +176,7 @@ template <class Trace> bool Interpreter<Trace>::begin_next(PipelineLane &lane) {
 
 static WaitPhase phase_of(Task::Kind kind) {
     switch (kind) {
-    case Task::Kind::send: return WaitPhase::room;
+    case Task::Kind::send: return WaitPhase::mailbox_space;
     case Task::Kind::recv: return WaitPhase::message;
     case Task::Kind::work: break;
     }
