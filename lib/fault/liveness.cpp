@@ -68,10 +68,6 @@ constexpr auto between_attempts = std::chrono::milliseconds(100);
 // Waiting does not help against this error: the process itself has too many open files.
 bool is_scarcity(int problem) { return problem == EMFILE || problem == ENFILE; }
 
-bool is_link_local(const InetAddress &address) {
-    return address.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address.ipv6.sin6_addr);
-}
-
 } // namespace
 
 void KeepaliveConnector::call(const KeepaliveAddress &contact, uint32_t rank) {
@@ -79,14 +75,14 @@ void KeepaliveConnector::call(const KeepaliveAddress &contact, uint32_t rank) {
     contact_ = contact;
     for (const InetAddress &theirs : contact.addresses) {
         if (!theirs.is_there()) continue;
-        if (!is_link_local(theirs)) {
+        if (!is_link_local(to_endpoint(&theirs.any))) {
             attempts_.push_back({.address = theirs, .connection = {}});
             continue;
         }
         // The scope of a link-local address is an interface number on the other machine. On this
         // machine, each interface may lead there.
         for (const InetAddress &ours : listener_.contact().addresses) {
-            if (!is_link_local(ours)) continue;
+            if (!is_link_local(to_endpoint(&ours.any))) continue;
             InetAddress address = theirs;
             address.ipv6.sin6_scope_id = ours.ipv6.sin6_scope_id;
             attempts_.push_back({.address = address, .connection = {}});
