@@ -29,7 +29,7 @@ namespace {
 // What a rank needs to join: the addresses and the secret, and on rank 0 where to listen.
 struct RendezvousPlan {
     IdFields fields;
-    std::vector<Endpoint> doors;
+    std::vector<Endpoint> listen_at;
 };
 
 // Lets the server's thread warn while this rank is joining. Later the caller's function may no
@@ -104,12 +104,12 @@ Result<RendezvousPlan> ManagerMemory::ask(const LauncherInfo &mine,
     RendezvousPlan plan;
     std::string text;
     if (mine.rank == 0) {
-        QCCL_TRY(plan.doors, choose_endpoints(options.interface));
-        for (Endpoint &door : plan.doors) door.port = mine.port;
+        QCCL_TRY(plan.listen_at, choose_endpoints(options.interface));
+        for (Endpoint &endpoint : plan.listen_at) endpoint.port = mine.port;
         // Only finds a free port: these listeners close again here, and rank 0 listens once all is
         // known.
-        QCCL_TRY(const auto listeners, open_listeners(plan.doors));
-        IdFields fields{plan.doors, {}};
+        QCCL_TRY(const auto listeners, open_listeners(plan.listen_at));
+        IdFields fields{plan.listen_at, {}};
         randombytes_buf(fields.secret.data(), fields.secret.size());
         text = to_hex(pack(fields));
     }
@@ -154,19 +154,19 @@ static bool means_this_host(const std::string &host) {
 }
 
 // Returns the endpoints at which rank 0 listens, whatever name the other ranks use for its host.
-static Result<std::vector<Endpoint>> doors_of(const LauncherInfo &mine,
-                                              const std::vector<Endpoint> &endpoints,
-                                              const std::string &interface) {
-    std::vector<Endpoint> doors;
+static Result<std::vector<Endpoint>> listen_endpoints_of(const LauncherInfo &mine,
+                                                         const std::vector<Endpoint> &endpoints,
+                                                         const std::string &interface) {
+    std::vector<Endpoint> listen_at;
     if (!interface.empty()) {
-        QCCL_TRY(doors, choose_endpoints(interface));
+        QCCL_TRY(listen_at, choose_endpoints(interface));
     } else if (means_this_host(mine.host)) {
-        doors = endpoints;
+        listen_at = endpoints;
     } else {
-        doors = {*parse_address("0.0.0.0"), *parse_address("::")};
+        listen_at = {*parse_address("0.0.0.0"), *parse_address("::")};
     }
-    for (Endpoint &door : doors) door.port = mine.port;
-    return doors;
+    for (Endpoint &endpoint : listen_at) endpoint.port = mine.port;
+    return listen_at;
 }
 
 static Result<RendezvousPlan> arrange(const LauncherInfo &mine, const RendezvousOptions &options) {
@@ -180,7 +180,8 @@ static Result<RendezvousPlan> arrange(const LauncherInfo &mine, const Rendezvous
     plan.fields.secret = keyed_hash(Key{}, parts);
     QCCL_TRY(plan.fields.endpoints, resolve(mine, deadline_after(Clock::now(), options.timeout)));
     if (mine.rank == 0) {
-        QCCL_TRY(plan.doors, doors_of(mine, plan.fields.endpoints, options.interface));
+        QCCL_TRY(plan.listen_at,
+                 listen_endpoints_of(mine, plan.fields.endpoints, options.interface));
     }
     return plan;
 }
@@ -196,15 +197,15 @@ static Done take_secret_file(const std::string &path, Secret &secret) {
 
 // Returns the endpoints through which rank 0 reaches its own listeners, or the process that holds
 // their port.
-static std::vector<Endpoint> from_inside(std::vector<Endpoint> doors) {
-    for (Endpoint &door : doors) {
-        if (!is_unspecified(door)) continue;
-        const bool is_ipv4 = door.family == AddressFamily::ipv4;
-        const uint16_t port = door.port;
-        door = *parse_address(is_ipv4 ? "127.0.0.1" : "::1");
-        door.port = port;
+static std::vector<Endpoint> from_inside(std::vector<Endpoint> listen_at) {
+    for (Endpoint &endpoint : listen_at) {
+        if (!is_unspecified(endpoint)) continue;
+        const bool is_ipv4 = endpoint.family == AddressFamily::ipv4;
+        const uint16_t port = endpoint.port;
+        endpoint = *parse_address(is_ipv4 ? "127.0.0.1" : "::1");
+        endpoint.port = port;
     }
-    return doors;
+    return listen_at;
 }
 
 static Result<std::vector<Socket>> open_patiently(RendezvousPlan &plan, uint32_t size,
@@ -214,11 +215,11 @@ static Result<std::vector<Socket>> open_patiently(RendezvousPlan &plan, uint32_t
     const TimePoint deadline =
         std::min(start + longest_in_use, deadline_after(start, options.timeout));
     for (;;) {
-        auto listeners = open_listeners(plan.doors);
+        auto listeners = open_listeners(plan.listen_at);
         if (listeners) return listeners;
         const Error &problem = listeners.error();
         if (problem.got != EADDRINUSE) return problem;
-        QCCL_TRY(ask_for_room({from_inside(plan.doors), plan.fields.secret}, size, options));
+        QCCL_TRY(ask_for_room({from_inside(plan.listen_at), plan.fields.secret}, size, options));
         if (Clock::now() >= deadline)
             return Error::make(Code::system_error, "%.150s; QCCL_PORT chooses another port",
                                problem.text)
@@ -246,7 +247,7 @@ Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environme
         served.warn = warn.lend();
         QCCL_TRY(serve_rendezvous(std::move(listeners), plan.fields.secret, served,
                                   Afterwards::make_room));
-        plan.fields.endpoints = from_inside(plan.doors);
+        plan.fields.endpoints = from_inside(plan.listen_at);
     }
     return join_rendezvous(plan.fields, mine.size, mine.rank, options.rendezvous,
                            Patience::until_timeout);

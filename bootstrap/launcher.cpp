@@ -305,8 +305,8 @@ public:
 
     // Sends a request and returns the answer, which must have the expected command and no error.
     Result<std::string> ask(const std::string &question, const char *expected) {
-        QCCL_TRY(say(question + "\n"));
-        QCCL_TRY(const std::string answer, hear());
+        QCCL_TRY(send_line(question + "\n"));
+        QCCL_TRY(const std::string answer, receive_line());
         const std::string result = value_of(answer, "rc");
         if (value_of(answer, "cmd") == expected && (result.empty() || result == "0")) return answer;
         return Error::make(Code::system_error, "the process manager answers \"%.60s\" to \"%.60s\"",
@@ -325,7 +325,7 @@ public:
     }
 
 private:
-    Done say(const std::string &line) {
+    Done send_line(const std::string &line) {
         // MSG_NOSIGNAL: a manager that has gone must not end this process with SIGPIPE.
         const ssize_t sent = send(connection_, line.data(), line.size(), MSG_NOSIGNAL);
         if (sent == static_cast<ssize_t>(line.size())) return {};
@@ -333,7 +333,7 @@ private:
                            sent < 0 ? strerror(errno) : "the wire is full");
     }
     // Reads byte by byte, because what follows the line belongs to another reader.
-    Result<std::string> hear() {
+    Result<std::string> receive_line() {
         std::string line;
         while (line.size() < longest_line) {
             pollfd one{connection_, POLLIN, 0};

@@ -143,7 +143,7 @@ public:
     void extend_try(std::chrono::nanoseconds longest);
     bool is_try_over() const { return Clock::now() >= try_ends_; }
     // When a waiting caller must wake up: at the end of the try, or to warn.
-    TimePoint next_look() const { return std::min(try_ends_, tell_at_); }
+    TimePoint next_look() const { return std::min(try_ends_, warn_at_); }
 
     // Sets what keeps the rank out at the moment.
     void note(const char *obstacle) { obstacle_ = obstacle; }
@@ -153,10 +153,10 @@ public:
     }
     // Warns once, when warn_after has passed. Each rank warns for itself: it has no server yet that
     // could choose one rank to warn for all.
-    void tell();
-    void tell(const char *obstacle) {
+    void warn_if_late();
+    void warn_if_late(const char *obstacle) {
         note(obstacle);
-        tell();
+        warn_if_late();
     }
     Error no_answer() const;
     Error no_way() const; // names the last obstacle
@@ -169,7 +169,7 @@ private:
     const TimePoint deadline_;
     const bool wants_room_;
     TimePoint try_ends_;
-    TimePoint tell_at_;
+    TimePoint warn_at_;
     std::string obstacle_;
 };
 
@@ -226,7 +226,7 @@ private:
     bool send(RendezvousPeer &peer, FrameKind kind, const Payload &payload);
     void broadcast(FrameKind kind, const Payload &payload);
     void find_host(const RendezvousPeer &peer, const Claim &claim);
-    void tell_failure(TimePoint now);
+    void send_failure(TimePoint now);
     // Warns once, and only while ranks are missing: the process may be one of them.
     void warn_of_other_secret(const RendezvousPeer &peer);
     void dismiss(RendezvousPeer &peer);

@@ -21,7 +21,7 @@ JoinAttempt::JoinAttempt(const std::vector<Endpoint> &endpoints, const Rendezvou
                          TimePoint now, bool wants_room)
     : where_(text(endpoints)), options_(options), deadline_(deadline_after(now, options.timeout)),
       wants_room_(wants_room), try_ends_(deadline_),
-      tell_at_(deadline_after(now, options.warn_after)) {}
+      warn_at_(deadline_after(now, options.warn_after)) {}
 
 void JoinAttempt::begin_try(std::chrono::nanoseconds longest) {
     try_ends_ = std::min(deadline_, deadline_after(Clock::now(), longest));
@@ -32,9 +32,9 @@ void JoinAttempt::extend_try(std::chrono::nanoseconds longest) {
     try_ends_ = std::min(deadline_, std::max(try_ends_, Clock::now() + longest));
 }
 
-void JoinAttempt::tell() {
-    if (Clock::now() < tell_at_) return;
-    tell_at_ = TimePoint::max();
+void JoinAttempt::warn_if_late() {
+    if (Clock::now() < warn_at_) return;
+    warn_at_ = TimePoint::max();
     const Error sentence =
         Error::make(Code::timeout, "cannot reach the rendezvous at %s yet: %s (%g s so far)",
                     where_.c_str(), obstacle_.c_str(), in_seconds(options_.warn_after));
@@ -74,7 +74,7 @@ static Result<bool> fill(Channel &channel, size_t bytes, JoinAttempt &attempt) {
         if (filled != Channel::Filled::not_yet) return filled == Channel::Filled::all;
         attempt.note(JoinAttempt::silence);
         if (attempt.is_try_over()) return attempt.no_answer();
-        attempt.tell();
+        attempt.warn_if_late();
         wait_until(channel, attempt.next_look());
     }
 }
@@ -92,7 +92,7 @@ static Result<Channel> connect_to(const Endpoint &endpoint, JoinAttempt &attempt
         else if (attempt.is_try_over())
             problem = ETIMEDOUT;
         else
-            attempt.tell(strerror(EINPROGRESS));
+            attempt.warn_if_late(strerror(EINPROGRESS));
     }
     if (problem == 0) return Channel(std::move(socket));
     attempt.note(strerror(problem));
@@ -130,7 +130,7 @@ static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &en
     QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), attempt));
     if (!is_greeted) return std::optional<Session>();
     std::memcpy(&seen.challenge.greeting, channel.held().data(), sizeof(Greeting));
-    const Greeted greeted = judge_server(seen.challenge.greeting);
+    const Greeted greeted = check_server_greeting(seen.challenge.greeting);
     if (greeted == Greeted::other_version)
         return other_version(endpoint, seen.challenge.greeting.version);
     if (greeted == Greeted::stranger)
@@ -172,7 +172,7 @@ static constexpr auto longest_pause = 1s;
 static constexpr auto longest_wait = 250ms;
 // Of several addresses, one that leads nowhere costs this much first, and more in later turns.
 static constexpr auto first_try = 100ms;
-static constexpr auto longest_at_one_door = 16s;
+static constexpr auto longest_at_one_endpoint = 16s;
 static constexpr auto longest_with_strangers = 15s;
 static constexpr auto longest_request = 1s;
 // The server answers `ask` at once, unless it is itself stuck.
@@ -338,7 +338,7 @@ Result<std::optional<Done>> RendezvousClient::receive_outcome(JoinAttempt &attem
         if (!message) return message.error();
         if (*message) return std::optional<Done>(take(**message, false));
         if (attempt.is_over()) return attempt.no_answer();
-        attempt.tell(JoinAttempt::silence);
+        attempt.warn_if_late(JoinAttempt::silence);
         wait_until(channel_, attempt.next_look());
     }
 }
@@ -393,38 +393,39 @@ Result<std::unique_ptr<RendezvousClient>> enter(AuthenticatedChannel introduced,
 }
 
 // The result of trying every endpoint once.
-struct ConnectLoop {
+struct ConnectLoopResult {
     std::unique_ptr<RendezvousClient> client;
     std::optional<Error> closed; // of the first endpoint without a server, or with another one
     bool may_open = false;       // one endpoint hung up, or was slow
     std::string stranger; // the obstacle if a listener was another program or job; empty: none was
 };
 
-Result<ConnectLoop> walk(const std::vector<Endpoint> &endpoints, const Secret &secret,
-                         const Claim &claim, const RendezvousOptions &options, JoinAttempt &attempt,
-                         std::chrono::nanoseconds longest_try) {
-    ConnectLoop walk;
+Result<ConnectLoopResult> try_endpoints(const std::vector<Endpoint> &endpoints,
+                                        const Secret &secret, const Claim &claim,
+                                        const RendezvousOptions &options, JoinAttempt &attempt,
+                                        std::chrono::nanoseconds longest_try) {
+    ConnectLoopResult result;
     for (const Endpoint &endpoint : endpoints) {
         attempt.begin_try(longest_try);
         auto introduced = introduce(endpoint, secret, claim, attempt);
         if (introduced && *introduced) {
-            QCCL_TRY(walk.client,
+            QCCL_TRY(result.client,
                      enter(std::move(**introduced), endpoint, claim, options, attempt));
-            if (walk.client) return walk;
+            if (result.client) return result;
         }
         if (introduced) {
             attempt.note(JoinAttempt::silence);
-            walk.may_open = true;
+            result.may_open = true;
             continue;
         }
         const Error &problem = introduced.error();
         const bool is_slow = problem.code == Code::timeout && !attempt.is_over();
         if (!is_slow && problem.code != Code::peer_lost) return problem;
-        walk.may_open |= is_slow;
-        if (!is_slow && attempt.has_met_stranger()) walk.stranger = attempt.obstacle();
-        if (!walk.closed) walk.closed = problem;
+        result.may_open |= is_slow;
+        if (!is_slow && attempt.has_met_stranger()) result.stranger = attempt.obstacle();
+        if (!result.closed) result.closed = problem;
     }
-    return walk;
+    return result;
 }
 
 } // namespace
@@ -443,24 +444,24 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
     std::chrono::nanoseconds longest_try = first_try;
     std::optional<TimePoint> strangers_since;
     for (int attempt = 0; (attempt < most_attempts || is_patient) && !join.is_over(); attempt++) {
-        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, join,
-                                   endpoints.size() > 1 ? longest_try : 0ns));
-        if (walked.client) {
-            QCCL_TRY(walked.client->wait_until_complete());
-            return std::unique_ptr<Bootstrap>(std::move(walked.client));
+        QCCL_TRY(auto tried, try_endpoints(endpoints, fields.secret, claim, options, join,
+                                           endpoints.size() > 1 ? longest_try : 0ns));
+        if (tried.client) {
+            QCCL_TRY(tried.client->wait_until_complete());
+            return std::unique_ptr<Bootstrap>(std::move(tried.client));
         }
         // The previous rendezvous may need a moment to leave; another program does not leave.
-        if (walked.stranger.empty() || !strangers_since)
-            strangers_since = walked.stranger.empty() ? std::nullopt : std::optional(Clock::now());
+        if (tried.stranger.empty() || !strangers_since)
+            strangers_since = tried.stranger.empty() ? std::nullopt : std::optional(Clock::now());
         const bool is_vain =
             strangers_since && Clock::now() >= *strangers_since + longest_with_strangers;
-        if (walked.closed && !walked.may_open && (!is_patient || is_vain))
-            return is_patient ? join.no_way(walked.stranger) : *walked.closed;
-        join.tell();
+        if (tried.closed && !tried.may_open && (!is_patient || is_vain))
+            return is_patient ? join.no_way(tried.stranger) : *tried.closed;
+        join.warn_if_late();
         std::this_thread::sleep_until(std::min(join.deadline(), Clock::now() + pause));
         pause = std::min<std::chrono::milliseconds>(pause * 2,
                                                     is_patient ? longest_wait : longest_pause);
-        longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_door);
+        longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_endpoint);
     }
     if (is_patient) return join.no_way();
     return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
@@ -471,13 +472,13 @@ Done ask_for_room(const IdFields &fields, uint32_t size, const RendezvousOptions
     RendezvousOptions brief = options;
     brief.timeout = longest_request;
     JoinAttempt attempt(fields.endpoints, brief, Clock::now(), true);
-    auto walked =
-        walk(fields.endpoints, fields.secret, make_claim(0, size), options, attempt, first_try);
-    if (!walked && attempt.is_over()) return {}; // another program, which does not answer
-    QCCL_TRY(outcome(walked));
-    if (!walked->client) return {};
+    auto tried = try_endpoints(fields.endpoints, fields.secret, make_claim(0, size), options,
+                               attempt, first_try);
+    if (!tried && attempt.is_over()) return {}; // another program, which does not answer
+    QCCL_TRY(outcome(tried));
+    if (!tried->client) return {};
     // This process has joined before the other rank 0, which is refused now.
-    QCCL_TRY(walked->client->wait_until_complete());
+    QCCL_TRY(tried->client->wait_until_complete());
     return Error::make(Code::remote_error, "two processes are rank 0 of %u", size).at_rank(0);
 }
 

@@ -146,13 +146,15 @@ bool is_equal(const Tag &a, const Tag &b) {
     return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-static Greeted judge(const Greeting &greeting, const Magic &magic) {
+static Greeted check_greeting(const Greeting &greeting, const Magic &magic) {
     if (greeting.magic != magic) return Greeted::stranger;
     return greeting.version == protocol_version ? Greeted::same_version : Greeted::other_version;
 }
 
-Greeted judge(const Hello &hello) { return judge(hello.greeting, rank_magic); }
-Greeted judge_server(const Greeting &greeting) { return judge(greeting, server_magic); }
+Greeted check_greeting(const Hello &hello) { return check_greeting(hello.greeting, rank_magic); }
+Greeted check_server_greeting(const Greeting &greeting) {
+    return check_greeting(greeting, server_magic);
+}
 
 static Nonce make_nonce() {
     Nonce nonce;

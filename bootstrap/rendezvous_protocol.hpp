@@ -98,8 +98,8 @@ enum class Greeted : uint8_t { stranger, other_version, same_version };
 // source of random numbers.
 Done prepare_secrets();
 
-Greeted judge(const Hello &hello);
-Greeted judge_server(const Greeting &greeting);
+Greeted check_greeting(const Hello &hello);
+Greeted check_server_greeting(const Greeting &greeting);
 
 Hello make_hello(bool wants_room = false);
 Challenge make_challenge(const Hello &hello, const Secret &secret);

@@ -252,16 +252,17 @@ RendezvousServer::~RendezvousServer() = default;
 void RendezvousServer::run() {
     while (!is_over(Clock::now())) {
         const std::vector<pollfd> events = wait();
-        const size_t doors = listeners_.size();
-        for (size_t i = doors; i < events.size(); i++)
-            if (events[i].revents && !peers_[i - doors]->is_gone && !serve(*peers_[i - doors]))
-                dismiss(*peers_[i - doors]);
+        const size_t listeners = listeners_.size();
+        for (size_t i = listeners; i < events.size(); i++)
+            if (events[i].revents && !peers_[i - listeners]->is_gone &&
+                !serve(*peers_[i - listeners]))
+                dismiss(*peers_[i - listeners]);
 
         const TimePoint now = Clock::now();
         for (size_t i = 0; i < listeners_.size(); i++)
             if (events[i].revents) accept_strangers(listeners_[i], now);
         expire(now);
-        tell_failure(now);
+        send_failure(now);
         if (now >= closes_at_) close_listeners();
         std::erase_if(peers_, [](const auto &peer) { return peer->is_gone; });
     }
@@ -392,7 +393,7 @@ bool RendezvousServer::take_hello(RendezvousPeer &peer) {
     std::memcpy(&peer.seen.hello, peer.channel.held().data(), sizeof(Hello));
     peer.channel.drop(sizeof(Hello));
 
-    const Greeted greeted = judge(peer.seen.hello);
+    const Greeted greeted = check_greeting(peer.seen.hello);
     if (greeted == Greeted::stranger) return false;
     peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
@@ -525,7 +526,7 @@ void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
         (void)send(*seats_[static_cast<size_t>(host_rank_)], kind, payload);
 }
 
-void RendezvousServer::tell_failure(TimePoint now) {
+void RendezvousServer::send_failure(TimePoint now) {
     if (!state_.failure() || ends_at_ != TimePoint::max()) return;
     ends_at_ = peers_.empty()
                    ? now

@@ -167,7 +167,7 @@ HWY_INLINE void find_keys(GroupSource &source, const BlockBatch &batch, size_t p
         blocks.keys[i] = key_of_block(source, g, std::min(batch.end, g + per_block));
 }
 
-template <class Code, CodeRounding rounding>
+template <class Code, SimdRounding rounding>
 void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                     std::byte *payload) {
     const Groups groups = groups_of(range);
@@ -219,7 +219,7 @@ template <size_t block> HWY_INLINE void find_small_keys(const float *x, uint32_t
 }
 
 // Encodes a tile: multiplies its values by their reciprocals and rounds them to codes.
-template <class Code, CodeRounding rounding>
+template <class Code, SimdRounding rounding>
 HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t values,
                                 FloatVector highest, const uint16_t *draws, uint8_t *dst,
                                 uint8_t *high) {
@@ -235,7 +235,7 @@ HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t va
 
 // Encodes a range tile by tile. The reference encodes groups that the fast path cannot handle, and
 // a last group that is not full.
-template <size_t block, class Code, CodeRounding rounding>
+template <size_t block, class Code, SimdRounding rounding>
 void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                          std::byte *payload) {
     constexpr size_t per_group = group_values / block;
@@ -259,7 +259,7 @@ void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType i
                     scales * sizeof(uint16_t));
         spread<block>(blocks.inverse, count * per_group, inverses);
         const uint16_t *drawn = nullptr;
-        if constexpr (rounding == CodeRounding::stochastic) drawn = draws.tile(g, count);
+        if constexpr (rounding == SimdRounding::stochastic) drawn = draws.tile(g, count);
         quantise_spread<Code, rounding>(x, inverses, count * group_values, highest, drawn,
                                         codes.tile(g), codes.high_bytes());
         codes.take(g, count);
@@ -349,7 +349,7 @@ HWY_INLINE void scale_buckets(BucketScales &buckets, size_t count, uint32_t bits
     }
 }
 
-template <CodeRounding rounding>
+template <SimdRounding rounding>
 void encode_minmax(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                    std::byte *payload) {
     const Groups groups = groups_of(range);

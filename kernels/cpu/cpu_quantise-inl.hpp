@@ -142,16 +142,16 @@ HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
     return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
 }
 
-// saturate: rounds to nearest; storing the code as a byte does all the clamping that 8 bits need.
-enum class CodeRounding : uint8_t { saturate, nearest, stochastic };
+// nearest_saturating: the store of the code as a byte does all the clamping that 8 bits need.
+enum class SimdRounding : uint8_t { nearest_saturating, nearest, stochastic };
 
 // Rounds scaled values to codes.
-template <CodeRounding rounding>
+template <SimdRounding rounding>
 HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
                               [[maybe_unused]] const uint16_t *draws) {
-    if constexpr (rounding == CodeRounding::stochastic)
+    if constexpr (rounding == SimdRounding::stochastic)
         v = hn::Floor(hn::Add(v, unit_noise(draws)));
-    if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
+    if constexpr (rounding != SimdRounding::nearest_saturating) v = hn::Min(v, highest);
     return to_integers(v);
 }
 
@@ -181,7 +181,7 @@ struct BlockSteps {
 
 // Encodes the group at value `at` of a tile with the scale of block a, or two groups with the
 // scales of blocks a and b.
-template <class Code, CodeRounding rounding, size_t groups>
+template <class Code, SimdRounding rounding, size_t groups>
 HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, FloatVector highest,
                                 const float *x, const uint16_t *draws, size_t at, uint8_t *dst,
                                 uint8_t *high) {
@@ -210,7 +210,7 @@ struct BlockBatch {
 
 // Encodes a batch. Code is the type that holds a code: int8_t for `int` up to 8 bits, int16_t
 // beyond, uint8_t for `minmax`.
-template <class Code, CodeRounding rounding>
+template <class Code, SimdRounding rounding>
 HWY_INLINE void quantise_batch(GroupSource &source, Draws &draws, Codes &codes,
                                const Quantiser &quantiser, const BlockBatch &batch,
                                size_t per_block) {
@@ -220,7 +220,7 @@ HWY_INLINE void quantise_batch(GroupSource &source, Draws &draws, Codes &codes,
         const size_t count = std::min(tile_groups, batch.end - g), values = count * group_values;
         const float *const x = source.tile(g);
         const uint16_t *noise = nullptr;
-        if constexpr (rounding == CodeRounding::stochastic) noise = draws.tile(g, count);
+        if constexpr (rounding == SimdRounding::stochastic) noise = draws.tile(g, count);
         uint8_t *const bytes = codes.tile(g);
         size_t i = 0;
         for (; i + groups_at_once * group_values <= values; i += groups_at_once * group_values) {

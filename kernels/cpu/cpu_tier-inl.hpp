@@ -52,7 +52,7 @@ void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begi
     }
 }
 
-template <class Code, CodeRounding rounding>
+template <class Code, SimdRounding rounding>
 HWY_INLINE void encode_integers(const ChunkRange &range, const Noise &noise, DataType in,
                                 const void *src, std::byte *payload) {
     switch (range.codec->bucket) {
@@ -62,11 +62,11 @@ HWY_INLINE void encode_integers(const ChunkRange &range, const Noise &noise, Dat
     }
 }
 
-template <CodeRounding rounding>
+template <SimdRounding rounding>
 HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
                           const void *src, std::byte *payload) {
     if (!is_integer) return encode_minmax<rounding>(range, noise, in, src, payload);
-    if constexpr (rounding != CodeRounding::saturate) // only 8-bit codes saturate
+    if constexpr (rounding != SimdRounding::nearest_saturating) // only 8-bit codes saturate
         if (range.codec->bits > 8)
             return encode_integers<int16_t, rounding>(range, noise, in, src, payload);
     encode_integers<int8_t, rounding>(range, noise, in, src, payload);
@@ -86,11 +86,11 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
     }
     const bool is_integer = range.codec->id == CodecId::integer;
     if (range.codec->rounding == Rounding::stochastic)
-        encode_as<CodeRounding::stochastic>(is_integer, range, noise, in, src, payload);
+        encode_as<SimdRounding::stochastic>(is_integer, range, noise, in, src, payload);
     else if (range.codec->bits == 8)
-        encode_as<CodeRounding::saturate>(is_integer, range, noise, in, src, payload);
+        encode_as<SimdRounding::nearest_saturating>(is_integer, range, noise, in, src, payload);
     else
-        encode_as<CodeRounding::nearest>(is_integer, range, noise, in, src, payload);
+        encode_as<SimdRounding::nearest>(is_integer, range, noise, in, src, payload);
 }
 
 inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,

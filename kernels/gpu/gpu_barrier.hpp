@@ -1,7 +1,7 @@
 // A flag barrier between GPUs. Each GPU signals to the others that its eager slot is written. The
 // GPU then polls, a bounded number of times, until all others have signalled. A GPU that misses a
 // signal reports that and the host waits instead, so no GPU spins for a process that may not even
-// run. KernelLauncher::meet launches the barrier.
+// run. KernelLauncher::launch_barrier launches the barrier.
 //
 // A batch has one tensor of one value. Its operands are, in this order:
 // - the words in which the others signal this GPU (`coded`: the value, `begin`: number of polls);

@@ -35,7 +35,7 @@ namespace {
 // What a vendor's driver keeps once per process, counted for all users of GPUs in the process:
 // pinned memory, opened memory of other processes, and memory that is kept when it is released. Any
 // thread uses this state, under the mutexes below.
-struct GpuProcess {
+struct GpuRegistry {
     struct Pin {
         size_t uses = 0, bytes = 0;
         bool is_ours = false; // false: the program has pinned the memory
@@ -48,7 +48,7 @@ struct GpuProcess {
     // Returns the process's registry. A registry per communicator would pin and open twice what the
     // driver takes only once. A forked child is another process and gets a new registry, because
     // the parent's is of no use there.
-    static GpuProcess &current();
+    static GpuRegistry &current();
 
     // Returns memory that was left earlier, or null if there is none of that size. `where` is the
     // number of a GPU, or a number that stands for host memory. If the result is null, space for
@@ -90,11 +90,11 @@ private:
 };
 
 // Takes no lock, because another thread might hold it while a child is forked.
-inline GpuProcess &GpuProcess::current() {
-    static std::atomic<GpuProcess *> current{nullptr};
-    GpuProcess *known = current;
+inline GpuRegistry &GpuRegistry::current() {
+    static std::atomic<GpuRegistry *> current{nullptr};
+    GpuRegistry *known = current;
     while (!known || known->id != getpid()) {
-        auto made = std::make_unique<GpuProcess>();
+        auto made = std::make_unique<GpuRegistry>();
         if (getrandom(&made->number, sizeof made->number, 0) < 0)
             made->number =
                 reinterpret_cast<uintptr_t>(made.get()) ^ static_cast<uint64_t>(made->id);
@@ -135,7 +135,7 @@ public:
 
     Result<std::byte *> pool_acquire(size_t bytes) override;
     void pool_release(std::byte *memory, size_t bytes) override {
-        GpuProcess::current().release_pooled(device_, memory, bytes);
+        GpuRegistry::current().release_pooled(device_, memory, bytes);
     }
     Result<std::byte *> allocate_private(size_t bytes) override;
     void free_private(std::byte *memory) override {
@@ -143,7 +143,7 @@ public:
     }
     Result<std::byte *> acquire_pinned(size_t bytes) override;
     void release_pinned(std::byte *memory, size_t bytes) override {
-        GpuProcess::current().release_pooled(host_number, memory, bytes);
+        GpuRegistry::current().release_pooled(host_number, memory, bytes);
     }
 
     Result<GpuPlace> find(const void *memory) const override;
@@ -312,7 +312,7 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
 }
 
 Result<std::byte *> ModuleGpu::pool_acquire(size_t bytes) {
-    void *memory = GpuProcess::current().acquire_pooled(device_, bytes);
+    void *memory = GpuRegistry::current().acquire_pooled(device_, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
     return cleared(memory, bytes, [&](std::byte *start) { pool_release(start, bytes); });
@@ -326,7 +326,7 @@ Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
 }
 
 Result<std::byte *> ModuleGpu::acquire_pinned(size_t bytes) {
-    void *memory = GpuProcess::current().acquire_pooled(host_number, bytes);
+    void *memory = GpuRegistry::current().acquire_pooled(host_number, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory of the host",
                        [&] { return runtime::allocate_pinned(&memory, bytes); }));
@@ -341,7 +341,7 @@ Result<GpuPlace> ModuleGpu::find(const void *memory) const {
 }
 
 Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
-    GpuProcess &all = GpuProcess::current();
+    GpuRegistry &all = GpuRegistry::current();
     const std::lock_guard lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known != all.pins.end()) {
@@ -356,7 +356,7 @@ Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
     QCCL_TRY(const GpuPlace last, find(memory + bytes - 1));
     const bool is_pinned = first.kind != GpuPlace::Kind::pageable && last.kind == first.kind;
     if (!is_pinned) QCCL_TRY(doing("pin memory", [&] { return runtime::pin(memory, bytes); }));
-    all.pins.emplace(memory, GpuProcess::Pin{.uses = 1, .bytes = bytes, .is_ours = !is_pinned});
+    all.pins.emplace(memory, GpuRegistry::Pin{.uses = 1, .bytes = bytes, .is_ours = !is_pinned});
     return {};
 }
 
@@ -364,7 +364,7 @@ Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
 // mutex is released first. No thread pins this memory meanwhile: all of its users have pinned it
 // before.
 void ModuleGpu::unpin(std::byte *memory) {
-    GpuProcess &all = GpuProcess::current();
+    GpuRegistry &all = GpuRegistry::current();
     std::unique_lock lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known == all.pins.end() || --known->second.uses > 0) return;
@@ -383,7 +383,7 @@ Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) co
     QCCL_TRY(doing("name memory", [&] { return runtime::name(&handle, base); }));
     GpuMemoryName name{.vendor = vendor_name(),
                        .gpu = uuid_,
-                       .process = GpuProcess::current().number,
+                       .process = GpuRegistry::current().number,
                        .address = reinterpret_cast<uintptr_t>(memory),
                        .bytes = bytes,
                        .offset = static_cast<uint64_t>(memory - static_cast<std::byte *>(base))};
@@ -412,7 +412,7 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
     if (name.vendor != vendor_name())
         return Error::make(Code::unhandled_device_error, "%s: cannot reach memory of another make",
                            traits_.name.c_str());
-    GpuProcess &all = GpuProcess::current();
+    GpuRegistry &all = GpuRegistry::current();
     const std::lock_guard lock(all.mutex);
     if (const auto known = all.devices.find(name.gpu); known != all.devices.end())
         return known->second;
@@ -434,11 +434,11 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
 Result<std::byte *> ModuleGpu::map(const GpuMemoryName &name) {
     QCCL_TRY(const int owner, find_owner(name));
     QCCL_TRY(reach(owner));
-    GpuProcess &all = GpuProcess::current();
+    GpuRegistry &all = GpuRegistry::current();
     if (name.process == all.number)
         return reinterpret_cast<std::byte *>(static_cast<uintptr_t>(name.address));
     const std::lock_guard lock(all.mutex);
-    GpuProcess::Opening &opening = all.openings[{device_, name.handle}];
+    GpuRegistry::Opening &opening = all.openings[{device_, name.handle}];
     if (opening.uses == 0) {
         runtime::Handle handle;
         std::memcpy(&handle, name.handle.data(), sizeof handle);
@@ -454,7 +454,7 @@ Result<std::byte *> ModuleGpu::map(const GpuMemoryName &name) {
 }
 
 void ModuleGpu::unmap(const GpuMemoryName &name, std::byte *) {
-    GpuProcess &all = GpuProcess::current();
+    GpuRegistry &all = GpuRegistry::current();
     if (name.process == all.number) return;
     const std::lock_guard lock(all.mutex);
     const auto known = all.openings.find({device_, name.handle});

@@ -53,7 +53,7 @@ Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
     QCCL_TRY(
         const std::unique_ptr<Bootstrap> bootstrap,
         join_unique_id(bytes, static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), options));
-    return create_comm(implementations(), *bootstrap, Reach::host, comm_config, env_settings,
+    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config, env_settings,
                        nullptr);
 }
 
@@ -114,7 +114,7 @@ private:
         CommConfig comm_config;
         if (devices_) comm_config.device = devices_[rank];
         const std::unique_ptr<Bootstrap> bootstrap = std::move(bootstraps_[rank]);
-        QCCL_TRY(comms_[rank], create_comm(implementations(), *bootstrap, Reach::process,
+        QCCL_TRY(comms_[rank], create_comm(implementations(), *bootstrap, Reach::threads,
                                            comm_config, env_settings_, siblings_));
         return {};
     }
@@ -228,8 +228,8 @@ qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const q
         const auto bootstrap =
             create_oob_bootstrap(static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank),
                                  oob->allgather, oob->context);
-        QCCL_TRY(auto comm, create_comm(implementations(), *bootstrap, Reach::host, comm_config,
-                                        env_settings, nullptr));
+        QCCL_TRY(auto comm, create_comm(implementations(), *bootstrap, Reach::processes,
+                                        comm_config, env_settings, nullptr));
         return make_handle(std::move(comm), comm_out);
     });
 }
@@ -244,8 +244,8 @@ qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config) {
         QCCL_TRY(
             const auto bootstrap,
             join_environment(environ, environment_options(comm_config, env_settings.settings)));
-        QCCL_TRY(auto comm, create_comm(implementations(), *bootstrap, Reach::host, comm_config,
-                                        env_settings, nullptr));
+        QCCL_TRY(auto comm, create_comm(implementations(), *bootstrap, Reach::processes,
+                                        comm_config, env_settings, nullptr));
         return make_handle(std::move(comm), comm_out);
     });
 }

@@ -233,8 +233,7 @@ Done ServiceThread::pin(uint64_t cpu) {
     if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
     const int error = pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);
     if (error == 0) return {};
-    return Error::make(Code::invalid_argument,
-                       "QCCL_PROGRESS_CPU=%" PRIu64 ": this process cannot run there: %s", cpu,
+    return Error::make(Code::invalid_argument, "this process cannot run there: %s",
                        strerror(error));
 }
 

@@ -173,7 +173,8 @@ public:
     ServiceThread &operator=(ServiceThread &&) = default;
     ~ServiceThread() { join(); }
 
-    // Restricts the thread to this CPU. Returns invalid_argument if the process cannot run there.
+    // Restricts the thread to this CPU. Returns invalid_argument if the process cannot run there;
+    // the caller says where the number comes from.
     Done pin(uint64_t cpu);
     void join() {
         if (thread_.joinable()) thread_.join();

@@ -33,6 +33,14 @@ void append_number(std::string &text, Number value, Base... base) {
     text.append(digits.begin(), end);
 }
 
+// Appends one line, or a part of one, as printf formats it: at most 319 characters.
+template <class... Arguments>
+void append_format(std::string &text, const char *format, Arguments... arguments) {
+    std::array<char, 320> line;
+    std::snprintf(line.data(), line.size(), format, arguments...);
+    text += line.data();
+}
+
 // ---- Counts, sizes, durations and rates
 
 // Accepts digits only.

@@ -116,12 +116,12 @@ private:
 // ---- The communicator
 
 // Where the ranks are: threads of one process, or processes on one host or on several.
-enum class Reach : uint8_t { process, host };
+enum class Reach : uint8_t { threads, processes };
 
 // What creation puts together for a communicator.
 struct CommParts {
     CommConfig comm_config;
-    Reach reach = Reach::host;
+    Reach reach = Reach::processes;
     std::shared_ptr<const Log> log;
     std::unique_ptr<Transport> transport;
     Device device;

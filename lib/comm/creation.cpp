@@ -363,7 +363,7 @@ Creation::connect(const LocalResources &resources, const std::shared_ptr<Sibling
         log->warn("%s%s", sentence,
                   siblings ? " (ranks of qcclCommInitAll need a thread each)" : "");
     };
-    const auto create = reach_ == Reach::process ? create_inproc_transport : create_shm_transport;
+    const auto create = reach_ == Reach::threads ? create_inproc_transport : create_shm_transport;
     QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather()));
     waiting->fail = [raw = transport.get()](const Error &error) { raw->fail(error); };
     return transport;

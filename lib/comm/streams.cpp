@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cinttypes>
 #include <thread>
 
 #include <sys/prctl.h>
@@ -15,13 +16,21 @@
 
 namespace qccl {
 
+// Restricts a thread of streams to the CPU that the settings name, if any.
+static Done pin(ServiceThread &thread, std::optional<uint64_t> cpu) {
+    const Done pinned = cpu ? thread.pin(*cpu) : Done();
+    if (pinned) return {};
+    return Error::make(pinned.error().code, "QCCL_PROGRESS_CPU=%" PRIu64 ": %s", *cpu,
+                       pinned.error().text);
+}
+
 // ---- Host streams
 
 Result<std::unique_ptr<Stream>> Stream::create(std::optional<uint64_t> cpu) {
     std::unique_ptr<Stream> stream(new Stream());
     QCCL_TRY(stream->thread_,
              ServiceThread::start(stream_thread_name, [s = stream.get()] { s->run(); }));
-    if (cpu) QCCL_TRY(stream->thread_.pin(*cpu));
+    QCCL_TRY(pin(stream->thread_, cpu));
     return stream;
 }
 
@@ -140,7 +149,7 @@ Result<std::unique_ptr<GpuStreamQueue>> GpuStreamQueue::create(std::shared_ptr<G
     }
     QCCL_TRY(queue->thread_,
              ServiceThread::start(stream_thread_name, [q = queue.get()] { q->run(); }));
-    if (options.cpu) QCCL_TRY(queue->thread_.pin(*options.cpu));
+    QCCL_TRY(pin(queue->thread_, options.cpu));
     return queue;
 }
 

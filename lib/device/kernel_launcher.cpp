@@ -408,7 +408,7 @@ Done KernelLauncher::flush() {
 
 // ---- Barrier between GPUs
 
-Done KernelLauncher::meet(const Barrier &barrier) {
+Done KernelLauncher::launch_barrier(const Barrier &barrier) {
     if (barrier.others.size() > Barrier::most_others)
         return Error::make(Code::internal_error, "%zu GPUs do not meet", barrier.others.size());
     const auto word = [](uint64_t *at) {

@@ -105,7 +105,7 @@ public:
         // host's.
         uint64_t *met, *met_on_host;
     };
-    Done meet(const Barrier &barrier);
+    Done launch_barrier(const Barrier &barrier);
     // Later launches do nothing unless the word has this value when they run. Null: no condition.
     Done await(const uint64_t *word, uint64_t value);
 

@@ -15,8 +15,8 @@ namespace qccl {
 
 // ---- States of all ranks
 
-static RankState look_at(const PeerTable &peer_table, const CallHistory &history, uint32_t rank,
-                         int64_t now_ns) {
+static RankState rank_state(const PeerTable &peer_table, const CallHistory &history, uint32_t rank,
+                            int64_t now_ns) {
     const RankStatus &status = peer_table.segments[rank].status();
     RankState state{.rank = rank};
     // `ended` is read first: if the rank goes on meanwhile, it still does not seem to have ended a
@@ -39,7 +39,7 @@ std::vector<RankState> snapshot_states(const PeerTable &peer_table, const CallHi
                                        const LivenessMonitor &liveness, int64_t now_ns) {
     std::vector<RankState> states;
     for (uint32_t rank = 0; rank < peer_table.size(); rank++) {
-        states.push_back(look_at(peer_table, history, rank, now_ns));
+        states.push_back(rank_state(peer_table, history, rank, now_ns));
         RankState &state = states.back();
         state.has_left |= liveness.has_left(rank);
         if (liveness.has_ended(rank)) state.process = RankState::Process::ended;
@@ -196,14 +196,15 @@ bool FailureDetector::is_gone(uint32_t peer) const {
 }
 
 void FailureDetector::check_liveness() {
-    liveness_.look();
-    if (const auto &told = liveness_.told())
-        (void)shared_error_.set_once(sanitize_remote(told->error, told->from, peer_table_.size()));
+    liveness_.poll_descriptors();
+    if (const auto &received = liveness_.received_error())
+        (void)shared_error_.set_once(
+            sanitize_remote(received->error, received->from, peer_table_.size()));
 }
 
 Done FailureDetector::check_peers(uint32_t on) {
     check_liveness();
-    if (liveness_.told()) return *shared_error_.failure();
+    if (liveness_.received_error()) return *shared_error_.failure();
     for (uint32_t peer = 0; peer < peer_table_.size(); peer++) {
         if (peer == peer_table_.rank || !is_gone(peer)) continue;
         // A peer that has left in good order is missed only by ranks that still wait for it. The

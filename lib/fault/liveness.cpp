@@ -68,10 +68,6 @@ constexpr auto between_attempts = std::chrono::milliseconds(100);
 // Waiting does not help against this error: the process itself has too many open files.
 bool is_scarcity(int problem) { return problem == EMFILE || problem == ENFILE; }
 
-bool is_link_local(const InetAddress &address) {
-    return address.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address.ipv6.sin6_addr);
-}
-
 } // namespace
 
 void KeepaliveConnector::call(const KeepaliveAddress &contact, uint32_t rank) {
@@ -79,14 +75,14 @@ void KeepaliveConnector::call(const KeepaliveAddress &contact, uint32_t rank) {
     contact_ = contact;
     for (const InetAddress &theirs : contact.addresses) {
         if (!theirs.is_there()) continue;
-        if (!is_link_local(theirs)) {
+        if (!is_link_local(to_endpoint(&theirs.any))) {
             attempts_.push_back({.address = theirs, .connection = {}});
             continue;
         }
         // The scope of a link-local address is an interface number on the other machine. On this
         // machine, each interface may lead there.
         for (const InetAddress &ours : listener_.contact().addresses) {
-            if (!is_link_local(ours)) continue;
+            if (!is_link_local(to_endpoint(&ours.any))) continue;
             InetAddress address = theirs;
             address.ipv6.sin6_scope_id = ours.ipv6.sin6_scope_id;
             attempts_.push_back({.address = address, .connection = {}});
@@ -169,7 +165,7 @@ bool KeepaliveConnector::send_guest_away() {
     return true;
 }
 
-bool KeepaliveConnector::hear(FileDescriptor &guest) {
+bool KeepaliveConnector::receive_hello(FileDescriptor &guest) {
     KeepaliveHello hello{};
     const ssize_t got = recv(guest.number(), &hello, sizeof hello, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return true;
@@ -183,7 +179,7 @@ bool KeepaliveConnector::hear(FileDescriptor &guest) {
 }
 
 // Waits until a listener, an accepted connection or an attempt is ready.
-int KeepaliveConnector::look(std::vector<pollfd> &polls, TimePoint deadline) const {
+int KeepaliveConnector::poll_descriptors(std::vector<pollfd> &polls, TimePoint deadline) const {
     polls.clear();
     for (const FileDescriptor &listener : listener_.listeners())
         polls.push_back({listener.number(), POLLIN, 0});
@@ -206,14 +202,15 @@ Done KeepaliveConnector::run(TimePoint deadline, const CancelCheck &cancel_check
         const TimePoint now = Clock::now();
         if (is_hopeless || now >= deadline) return late();
         if (cancel_check) QCCL_TRY(cancel_check());
-        if (look(polls, next_look(now, deadline, cancel_check)) <= 0) continue;
+        if (poll_descriptors(polls, next_look(now, deadline, cancel_check)) <= 0) continue;
         auto heard = polls.begin();
         const auto has_something = [&] { return (heard++)->revents != 0; };
         std::vector<const FileDescriptor *> doors;
         for (const FileDescriptor &listener : listener_.listeners())
             if (has_something()) doors.push_back(&listener);
-        std::erase_if(guests_,
-                      [&](FileDescriptor &guest) { return has_something() && !hear(guest); });
+        std::erase_if(guests_, [&](FileDescriptor &guest) {
+            return has_something() && !receive_hello(guest);
+        });
         for (Attempt &attempt : attempts_)
             if (has_something() && !to_called_.is_open()) go_on(attempt);
         if (to_called_.is_open()) attempts_.clear();
@@ -285,9 +282,9 @@ void LivenessMonitor::add_connection(uint32_t rank, const std::vector<uint32_t> 
                       .host_ranks = host_ranks};
 }
 
-void LivenessMonitor::look() {
+void LivenessMonitor::poll_descriptors() {
     if (polls_.empty()) return;
-    // If poll fails, all ranks keep the state of the last look; the next look comes soon.
+    // If poll fails, all ranks keep the state of the last poll; the next one comes soon.
     const bool is_news = poll(polls_.data(), polls_.size(), 0) > 0;
     for (uint32_t rank = 0; rank < watched_.size() && is_news; rank++) {
         if (polls_[rank].revents == 0) continue;
@@ -315,7 +312,7 @@ struct KeepaliveWord {
 
 } // namespace
 
-void LivenessMonitor::say(const WatchedDescriptor &line, const void *word, size_t bytes) {
+void LivenessMonitor::send_word(const WatchedDescriptor &line, const void *word, size_t bytes) {
     if (send(line.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) note_silence(line);
 }
 
@@ -336,7 +333,7 @@ void LivenessMonitor::receive_words(uint32_t rank) {
     if (is_failure && got < static_cast<ssize_t>(sizeof word)) return; // the rest has not come yet
     if (got > 0) read(word, is_failure ? sizeof word : 1, 0);
     if (is_failure) {
-        told_ = {rank, word.error};
+        received_error_ = {rank, word.error};
     } else if (got > 0) {
         line.has_left = true;
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -347,13 +344,13 @@ void LivenessMonitor::receive_words(uint32_t rank) {
 
 void LivenessMonitor::send_goodbye() const {
     for (const WatchedDescriptor &line : watched_)
-        if (line.is_connection) say(line, &KeepaliveWord::goodbye, 1);
+        if (line.is_connection) send_word(line, &KeepaliveWord::goodbye, 1);
 }
 
 void LivenessMonitor::send_error(const Error &error) const {
     const KeepaliveWord word{KeepaliveWord::failure, error};
     for (const WatchedDescriptor &line : watched_)
-        if (line.is_connection) say(line, &word, sizeof word);
+        if (line.is_connection) send_word(line, &word, sizeof word);
 }
 
 } // namespace qccl

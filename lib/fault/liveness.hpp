@@ -113,8 +113,8 @@ private:
     // Closes the oldest connection in `guests_`; returns false if there is none.
     bool send_guest_away();
     // Reads an accepted connection; returns false if nothing more is expected from it.
-    bool hear(FileDescriptor &guest);
-    int look(std::vector<pollfd> &polls, TimePoint deadline) const;
+    bool receive_hello(FileDescriptor &guest);
+    int poll_descriptors(std::vector<pollfd> &polls, TimePoint deadline) const;
     Done late() const;
 
     const KeepaliveListener &listener_;
@@ -159,19 +159,19 @@ public:
                         FileDescriptor connection);
 
     // Checks all descriptors with one system call.
-    void look();
-    // As of the last `look`: the rank's process has ended, or its host cannot be reached.
+    void poll_descriptors();
+    // As of the last poll_descriptors: the rank's process has ended, or its host cannot be reached.
     bool has_ended(uint32_t rank) const {
         return rank < watched_.size() && watched_[rank].has_ended;
     }
-    // As of the last `look`: the rank has sent a goodbye on its connection.
+    // As of the last poll_descriptors: the rank has sent a goodbye on its connection.
     bool has_left(uint32_t rank) const { return rank < watched_.size() && watched_[rank].has_left; }
     // The communicator's failure as a peer has sent it on its connection, not checked.
-    struct Told {
+    struct ReceivedError {
         uint32_t from;
         Error error;
     };
-    const std::optional<Told> &told() const { return told_; }
+    const std::optional<ReceivedError> &received_error() const { return received_error_; }
 
     // Sends a goodbye, or the communicator's failure, on all connections. It arrives even if
     // neither process does anything more for it. Any thread.
@@ -189,7 +189,7 @@ private:
         // once, to a send or to a receive, whichever comes first. Any thread sets it, atomically.
         mutable bool is_silent = false;
     };
-    static void say(const WatchedDescriptor &line, const void *word, size_t bytes);
+    static void send_word(const WatchedDescriptor &line, const void *word, size_t bytes);
     static void note_silence(const WatchedDescriptor &line);
     void receive_words(uint32_t rank);
 
@@ -197,7 +197,7 @@ private:
     FileDescriptor held_;
     HideOnFork shield_;         // hides `held_` from forked children
     std::vector<pollfd> polls_; // by rank
-    std::optional<Told> told_;
+    std::optional<ReceivedError> received_error_;
 };
 
 } // namespace qccl

@@ -16,7 +16,7 @@ Mail *Outbound::next() {
     const uint64_t most = peer_table_.mine().mails();
     if (posted_ - taken_ == most) {
         taken_ = peer_table_.segments[peer_]
-                     .taken(peer_table_.rank)
+                     .tail(peer_table_.rank)
                      .count.load(std::memory_order_acquire);
         if (posted_ - taken_ == most) return nullptr;
     }
@@ -31,7 +31,7 @@ void Outbound::post() {
 
 void Inbound::take() {
     taken_++;
-    peer_table_.mine().taken(peer_).count.store(taken_, std::memory_order_release);
+    peer_table_.mine().tail(peer_).count.store(taken_, std::memory_order_release);
     peer_table_.wake(peer_);
 }
 

@@ -107,8 +107,6 @@ Done OverflowMemory::adopt(Result<MappedMemory> memory) {
 
 namespace {
 
-size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
 Error nothing_there() {
     return Error::make(Code::damaged_data, "a message points outside every outbox");
 }

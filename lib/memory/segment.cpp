@@ -32,8 +32,8 @@ Segment::Segment(std::byte *base, const SegmentShape &shape)
       eager_stride_(round_up(sizeof(EagerHeader) + shape.eager_slot_bytes, cache_line)),
       eager_(round_up(sizeof(Control), page)), records_(eager_ + 2 * eager_stride_),
       mails_(record_at(records_kept)),
-      taken_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
-      readers_(taken_ + size_t{shape.ranks} * sizeof(TailCounter)),
+      tails_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
+      readers_(tails_ + size_t{shape.ranks} * sizeof(TailCounter)),
       outbox_(round_up(readers_ + size_t{slots()} * sizeof(Readers), page)),
       inbox_(round_up(outbox_ + shape.outbox_bytes, page)),
       end_(round_up(inbox_ + shape.inbox_bytes, page)) {}
@@ -42,10 +42,10 @@ void Segment::format() const {
     construct(&control(), 1);
     construct(&eager_header(0), 1);
     construct(&eager_header(1), 1);
-    for (uint32_t number = 0; number < records_kept; number++) construct(&notice(number), 1);
+    for (uint32_t number = 0; number < records_kept; number++) construct(&record(number), 1);
     if (shape_.ranks <= most_warmed) {
         construct(at<Mail>(mails_), shape_.ranks * mails());
-        construct(at<TailCounter>(taken_), shape_.ranks);
+        construct(at<TailCounter>(tails_), shape_.ranks);
     }
     construct(at<Readers>(readers_), slots());
 }
@@ -65,7 +65,7 @@ Result<size_t> SegmentShape::segment_bytes() const {
 
 void write_record(const Segment &segment, uint32_t number, uint64_t version,
                   std::span<const std::byte> bytes) {
-    SeqlockHeader &head = segment.notice(number);
+    SeqlockHeader &head = segment.record(number);
     const auto words = segment.record_words(number);
     // The words are stored with release order, so a reader that acquires a new word sees this odd
     // version, too.
@@ -81,7 +81,7 @@ void write_record(const Segment &segment, uint32_t number, uint64_t version,
 
 std::optional<std::vector<std::byte>> read_record(const Segment &segment, uint32_t number,
                                                   size_t most) {
-    const SeqlockHeader &head = segment.notice(number);
+    const SeqlockHeader &head = segment.record(number);
     const uint64_t version = head.version.load(std::memory_order_acquire);
     if (version == 0 || version % 2 == 1) return std::nullopt;
     const auto words = segment.record_words(number);
@@ -97,7 +97,7 @@ std::optional<std::vector<std::byte>> read_record(const Segment &segment, uint32
 }
 
 uint64_t version_of_record(const Segment &segment, uint32_t number) {
-    return segment.notice(number).version.load(std::memory_order_acquire) / 2;
+    return segment.record(number).version.load(std::memory_order_acquire) / 2;
 }
 
 } // namespace qccl

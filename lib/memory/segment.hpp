@@ -189,7 +189,7 @@ public:
     std::byte *eager_data(uint64_t exchange) const {
         return base_ + eager_ + exchange % 2 * eager_stride_ + sizeof(EagerHeader);
     }
-    SeqlockHeader &notice(uint32_t number) const { return *at<SeqlockHeader>(record_at(number)); }
+    SeqlockHeader &record(uint32_t number) const { return *at<SeqlockHeader>(record_at(number)); }
     std::span<std::atomic<uint64_t>> record_words(uint32_t number) const {
         return {at<std::atomic<uint64_t>>(record_at(number) + sizeof(SeqlockHeader)),
                 shape_.record_bytes / sizeof(uint64_t)};
@@ -198,7 +198,7 @@ public:
         return at<Mail>(mails_)[size_t{destination} * mails() + (number & last_mail_)];
     }
     uint64_t mails() const { return last_mail_ + 1; } // capacity of a mailbox
-    TailCounter &taken(uint32_t source) const { return at<TailCounter>(taken_)[source]; }
+    TailCounter &tail(uint32_t source) const { return at<TailCounter>(tails_)[source]; }
     Readers &readers(uint32_t slot) const { return at<Readers>(readers_)[slot]; }
     std::span<std::byte> outbox() const { return {base_ + outbox_, shape_.outbox_bytes}; }
     std::span<std::byte> inbox() const { return {base_ + inbox_, shape_.inbox_bytes}; }
@@ -230,7 +230,7 @@ private:
     uint64_t last_mail_; // highest index in a mailbox, used as a mask
     size_t eager_stride_;
     // Offsets of the parts in bytes, in this order.
-    size_t eager_, records_, mails_, taken_, readers_, outbox_, inbox_, end_;
+    size_t eager_, records_, mails_, tails_, readers_, outbox_, inbox_, end_;
 };
 
 // ---- Seqlock records
@@ -255,10 +255,10 @@ std::vector<std::byte> joined(const Head &head, std::span<const std::byte> rest)
     return bytes;
 }
 // Returns the head of a record. Nothing: the record is shorter than a head.
-template <class Head> std::optional<Head> head_of(std::span<const std::byte> notice) {
+template <class Head> std::optional<Head> head_of(std::span<const std::byte> record) {
     Head head;
-    if (notice.size() < sizeof head) return std::nullopt;
-    std::memcpy(&head, notice.data(), sizeof head);
+    if (record.size() < sizeof head) return std::nullopt;
+    std::memcpy(&head, record.data(), sizeof head);
     return head;
 }
 

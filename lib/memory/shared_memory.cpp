@@ -230,7 +230,7 @@ Result<Mapping> map_file_of(int64_t pid, const SharedFile &file) {
 
 // ---- Blocks of qcclMemAlloc
 
-static size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 size_t most_block_bytes() { return PTRDIFF_MAX - 2 * page_bytes(); }
 

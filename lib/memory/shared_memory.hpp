@@ -149,6 +149,7 @@ struct SharedBlock {
     }
 };
 
+size_t page_bytes(); // of this system
 // Returns the memory behind the first page. `bytes` is at most most_block_bytes(). Returns
 // system_error if the memory cannot be had.
 Result<void *> allocate_block(size_t bytes);

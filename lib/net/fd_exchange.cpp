@@ -229,15 +229,15 @@ public:
         if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
             return {};
         for (size_t i = polls.size() - 1; i > 0; i--)
-            if (polls[i].revents) QCCL_TRY(hear(i - 1));
+            if (polls[i].revents) QCCL_TRY(receive_from(i - 1));
         return polls[0].revents ? admit() : Done();
     }
 
-    Done spread(TimePoint deadline) const {
+    Done send_to_all(TimePoint deadline) const {
         const auto size = static_cast<uint32_t>(pairs_.size());
         for (uint32_t rank = 0; rank < size; rank++) {
             if (!connections_[rank].is_open()) continue;
-            const int reason = spread_to(connections_[rank], deadline);
+            const int reason = send_to_rank(connections_[rank], deadline);
             // A rank that has gone is no error here: all ranks notice it when they compare their
             // outcomes after the exchange.
             const bool is_gone = reason == EPIPE || reason == ECONNRESET;
@@ -249,7 +249,7 @@ public:
     std::vector<FdPair> take() { return std::move(pairs_); }
 
 private:
-    int spread_to(const FileDescriptor &connection, TimePoint deadline) const {
+    int send_to_rank(const FileDescriptor &connection, TimePoint deadline) const {
         const auto size = static_cast<uint32_t>(pairs_.size());
         for (uint32_t first = 0; first < size; first += pairs_per_message) {
             const FdMessage message{address_.cookie, first,
@@ -280,7 +280,7 @@ private:
         return {};
     }
 
-    Done hear(size_t i) {
+    Done receive_from(size_t i) {
         FileDescriptor connection = std::move(silent_[i]);
         silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
         auto received = receive_fds(connection, address_.cookie);
@@ -328,7 +328,7 @@ Result<std::vector<FdPair>> FdExchangeServer::serve(FdPair mine, std::span<const
         if (cancel_check) QCCL_TRY(cancel_check());
         QCCL_TRY(session.attend(next_look(now, deadline, cancel_check)));
     }
-    QCCL_TRY(session.spread(deadline));
+    QCCL_TRY(session.send_to_all(deadline));
     return session.take();
 }
 

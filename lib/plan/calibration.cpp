@@ -135,7 +135,7 @@ constexpr auto table = joined(
     std::array<CalibratedFigure, 7>{{
         {"far", "bytes_per_ns", least_rate, most_rate, figure<&CostModel::remote_bytes_per_ns>},
         {"far", "burst_bytes", 0, 1e12, figure<&CostModel::remote_burst_bytes>},
-        {"far", "crowding", 1, 100, figure<&CostModel::remote_crowding>},
+        {"far", "crowding", 1, 100, figure<&CostModel::remote_oversubscription>},
         {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
         {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
         {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},

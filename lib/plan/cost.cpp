@@ -433,9 +433,9 @@ private:
 
     double computing_ns(const ChunkCounts &counts) const {
         const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
-        const double crowding_factor =
-            shares_cores_ && problem_.has_hosts() ? speeds_.remote_crowding : 1;
-        return crowding_factor * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        const double oversubscription_factor =
+            shares_cores_ && problem_.has_hosts() ? speeds_.remote_oversubscription : 1;
+        return oversubscription_factor * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
     }
 
     // Returns the work of all ranks on one core, and at least that of the busiest rank.

@@ -145,7 +145,7 @@ struct CostModel {
     double ranks_per_core = 1;
     // How many times as long computing takes between hosts if ranks share cores: ranks that wait
     // poll the network in between. Measured with `onebit` on 1 and 4 MiB, 4 hosts on 2 cores.
-    double remote_crowding = 1.4;
+    double remote_oversubscription = 1.4;
     CopySpeeds copy{}; // bytes are those of unencoded values
     CodecRates codec_rates = CodecRates::of_tier("avx2");
     // For floats of 8 and 16 bits: the part of a codec's rate that remains, because widening takes

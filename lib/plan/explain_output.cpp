@@ -1,6 +1,7 @@
 // Prints an explanation as text for people, and as JSON for programs. Times in the JSON are in us,
 // as in all JSON of QCCL; unknown values are null.
 
+#include "base/text.hpp"
 #include "codec/error_model.hpp"
 #include "plan/explain.hpp"
 
@@ -13,13 +14,6 @@ namespace qccl {
 // ---- Text
 
 namespace {
-
-template <class... Arguments>
-void append(std::string &text, const char *format, Arguments... arguments) {
-    char line[256];
-    std::snprintf(line, sizeof line, format, arguments...);
-    text += line;
-}
 
 std::string print_bytes(uint64_t bytes) {
     constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -40,22 +34,22 @@ constexpr const char *unknown_rate =
 void add_head(std::string &text, const Problem &problem, const Plan &plan,
               const CostModel &speeds) {
     if (problem.collective == Collective::barrier)
-        return append(text, "barrier on %u %s\n", problem.ranks,
-                      problem.ranks == 1 ? "rank" : "ranks");
-    append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
-           static_cast<unsigned long long>(problem.count), name(problem.type),
-           has_part_per_rank(problem.collective) ? " for each rank" : "",
-           print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
-           problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
+        return append_format(text, "barrier on %u %s\n", problem.ranks,
+                             problem.ranks == 1 ? "rank" : "ranks");
+    append_format(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
+                  static_cast<unsigned long long>(problem.count), name(problem.type),
+                  has_part_per_rank(problem.collective) ? " for each rank" : "",
+                  print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
+                  problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
     if (!plan.codec.is_lossless() || problem.codec.is_lossless() || problem.codec.is_auto()) return;
     text += "  travels with none: ";
     if (problem.codec.min_bytes)
-        append(text, "smaller than the codec's %s\n",
-               print_bytes(*problem.codec.min_bytes).c_str());
+        append_format(text, "smaller than the codec's %s\n",
+                      print_bytes(*problem.codec.min_bytes).c_str());
     else if (!speeds.is_remote_rate_known())
-        append(text, "%s\n", unknown_rate);
+        append_format(text, "%s\n", unknown_rate);
     else
-        append(text, "the codec would not make it %.3g times as fast\n", least_gain);
+        append_format(text, "the codec would not make it %.3g times as fast\n", least_gain);
 }
 
 void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &choice) {
@@ -63,25 +57,26 @@ void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &
     text.append("  travels with ").append(spec(plan.codec));
     switch (choice.outcome) {
     case BudgetChoice::Outcome::codec:
-        append(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
-               problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
-                                              : "the fastest that keeps the error");
+        append_format(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
+                      problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
+                                                     : "the fastest that keeps the error");
         return;
     case BudgetChoice::Outcome::no_gain:
-        append(text, ": no codec within the budget would make it %.3g times as fast\n", least_gain);
+        append_format(text, ": no codec within the budget would make it %.3g times as fast\n",
+                      least_gain);
         return;
     case BudgetChoice::Outcome::no_link:
         text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
                 "codec would relieve; min=0 asks for one all the same\n";
         return;
-    case BudgetChoice::Outcome::unknown_link: append(text, ": %s\n", unknown_rate); return;
+    case BudgetChoice::Outcome::unknown_link: append_format(text, ": %s\n", unknown_rate); return;
     case BudgetChoice::Outcome::too_small:
-        append(text, ": smaller than the codec's %s\n",
-               print_bytes(*problem.codec.min_bytes).c_str());
+        append_format(text, ": smaller than the codec's %s\n",
+                      print_bytes(*problem.codec.min_bytes).c_str());
         return;
     case BudgetChoice::Outcome::fits:
-        append(text, ": values as they are take no more than %.4g bits\n",
-               problem.codec.budget.most_bits());
+        append_format(text, ": values as they are take no more than %.4g bits\n",
+                      problem.codec.budget.most_bits());
         return;
     case BudgetChoice::Outcome::missed:
         text.append(": ").append(missed_budget(choice, problem)).append("\n");
@@ -91,20 +86,22 @@ void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &
 
 // Adds a line such as " int4, 4.5 bits a value: NMSE up to 0.049 by direct, too much".
 void add_option(std::string &text, const BudgetOption &option, const Budget &budget) {
-    append(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
+    append_format(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
     if (budget.nmse == 0)
-        append(text, "NMSE of one encode at most %.2g%s\n", *option.nmse,
-               option.keeps ? ", the least" : "");
+        append_format(text, "NMSE of one encode at most %.2g%s\n", *option.nmse,
+                      option.keeps ? ", the least" : "");
     else if (!option.plan)
         text += "cannot be\n";
     else if (!option.nmse)
-        append(text, "encoded too often by %s for a bound\n", spec(option.plan->algorithm).c_str());
+        append_format(text, "encoded too often by %s for a bound\n",
+                      spec(option.plan->algorithm).c_str());
     else if (option.keeps)
-        append(text, "NMSE at most %.2g by %s, %s\n", *option.nmse,
-               spec(option.plan->algorithm).c_str(), print_time(option.plan->cost.time_ns).c_str());
+        append_format(text, "NMSE at most %.2g by %s, %s\n", *option.nmse,
+                      spec(option.plan->algorithm).c_str(),
+                      print_time(option.plan->cost.time_ns).c_str());
     else
-        append(text, "NMSE up to %.2g by %s, too much\n", *option.nmse,
-               spec(option.plan->algorithm).c_str());
+        append_format(text, "NMSE up to %.2g by %s, too much\n", *option.nmse,
+                      spec(option.plan->algorithm).c_str());
 }
 
 // Returns a list such as "2, 2 and 3".
@@ -123,8 +120,8 @@ void add_tiers(std::string &text, const RankTopology &places) {
     for (const Partition &tier : places.tiers()) {
         if (tier == places.hosts()) continue;
         const bool is_finer = tier.groups() > places.hosts().groups();
-        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
-               print_sizes(tier).c_str());
+        append_format(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
+                      print_sizes(tier).c_str());
     }
 }
 
@@ -137,14 +134,15 @@ void add_ring(std::string &text, std::span<const uint32_t> ring) {
 
 void add_hosts(std::string &text, const Partition &hosts, const PlannerInputs &inputs) {
     const CostModel &speeds = inputs.speeds;
-    append(text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
-           hosts.groups(), print_sizes(hosts).c_str(),
-           print_time(speeds.remote_link().latency_ns).c_str(),
-           speeds.is_remote_rate_known() ? "" : "an unknown rate, taken for ",
-           speeds.remote_bytes_per_ns,
-           speeds.remote_rate_source == RateSource::stated ? ", stated and not measured" : "");
+    append_format(
+        text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
+        hosts.groups(), print_sizes(hosts).c_str(),
+        print_time(speeds.remote_link().latency_ns).c_str(),
+        speeds.is_remote_rate_known() ? "" : "an unknown rate, taken for ",
+        speeds.remote_bytes_per_ns,
+        speeds.remote_rate_source == RateSource::stated ? ", stated and not measured" : "");
     if (const RackLines *const lines = inputs.links.racks.get())
-        append(text, "; %.4g GB/s for all of a rack", *lines->slowest_bytes_per_ns());
+        append_format(text, "; %.4g GB/s for all of a rack", *lines->slowest_bytes_per_ns());
     text += "\n";
 }
 
@@ -171,9 +169,9 @@ void add_link_bytes(std::string &text, const LinkBytes &bytes) {
 }
 
 void add_error(std::string &text, const Plan &plan, DataType type) {
-    if (plan.cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, type));
+    if (plan.cost.noise != 0) append_format(text, "; NMSE %.4g", predicted_nmse(plan, type));
     if (const auto most = nmse_bound(plan); most && *most != 0)
-        append(text, ", at most %.2g", *most);
+        append_format(text, ", at most %.2g", *most);
 }
 
 void add_verdict(std::string &text, const ExplainedCandidate &candidate) {
@@ -192,27 +190,28 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
     using CandidateStatus = ExplainedCandidate::CandidateStatus;
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
-    append(text, "%c %-17s", candidate.status == CandidateStatus::chosen ? '*' : ' ',
-           spec(plan.algorithm).c_str());
+    append_format(text, "%c %-17s", candidate.status == CandidateStatus::chosen ? '*' : ' ',
+                  spec(plan.algorithm).c_str());
     if (candidate.status == CandidateStatus::impossible) {
         text.append(" cannot be: ").append(candidate.why).append("\n");
         return;
     }
-    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the %s;",
-           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
-           cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
-           print_time(cost.wire_ns).c_str(), is_bound_by_racks(cost) ? "line of a rack" : "wire");
+    append_format(
+        text, " %9s: %s in %u %s and messages, %s computing, %s on the %s;",
+        print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
+        cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
+        print_time(cost.wire_ns).c_str(), is_bound_by_racks(cost) ? "line of a rack" : "wire");
     if (cost.correction != 1)
-        append(text, " measured to take %.3g of what is counted;", cost.correction);
-    append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
-           static_cast<unsigned long long>(plan.geometry.instances),
-           plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
-           plan.geometry.lanes == 1 ? "lane" : "lanes");
+        append_format(text, " measured to take %.3g of what is counted;", cost.correction);
+    append_format(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
+                  static_cast<unsigned long long>(plan.geometry.instances),
+                  plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
+                  plan.geometry.lanes == 1 ? "lane" : "lanes");
     if (cost.host_bytes != 0)
-        append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
+        append_format(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
     if (candidate.link_bytes) add_link_bytes(text, *candidate.link_bytes);
     if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
-        append(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
+        append_format(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
     add_error(text, plan, problem.type);
     add_verdict(text, candidate);
     text += "\n";
@@ -233,7 +232,7 @@ std::string print_text(const Explanation &all, bool shows_places) {
     else if (shows_places)
         add_places(text, all);
     if (all.inputs.speeds.shares_cores())
-        append(text, "  %.3g ranks share a core\n", all.inputs.speeds.ranks_per_core);
+        append_format(text, "  %.3g ranks share a core\n", all.inputs.speeds.ranks_per_core);
     if (!all.has_usual_cut())
         text += "  cut as settings or the plan say; times and bytes are of the usual cut, by which "
                 "algorithms are chosen\n";

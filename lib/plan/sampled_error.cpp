@@ -4,6 +4,7 @@
 // and as JSON.
 #include "plan/sampled_error.hpp"
 
+#include "base/text.hpp"
 #include "codec/error_model.hpp"
 
 #include <algorithm>
@@ -168,13 +169,6 @@ void merge(AuditRow &into, const AuditRow &row) {
 
 namespace {
 
-template <class... Arguments>
-void append(std::string &text, const char *format, Arguments... arguments) {
-    char line[320];
-    std::snprintf(line, sizeof line, format, arguments...);
-    text += line;
-}
-
 using Number = unsigned long long;
 
 // Findings about all calls of one tag, whatever their shapes.
@@ -247,13 +241,13 @@ void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
     for (size_t i = 0; i < codecs.size(); i++) {
         const TagFinding &finding = tag.findings[i];
         if (i == 0)
-            append(text, "  %-20.40s %6s %9llu %10s", key.first.c_str(),
-                   tag_text(key.second).c_str(), static_cast<Number>(tag.calls),
-                   bytes_text(tag.bytes).c_str());
+            append_format(text, "  %-20.40s %6s %9llu %10s", key.first.c_str(),
+                          tag_text(key.second).c_str(), static_cast<Number>(tag.calls),
+                          bytes_text(tag.bytes).c_str());
         else
-            append(text, "  %-20s %6s %9s %10s", "", "", "", "");
-        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %6s\n", spec(codecs[i]).c_str(), finding.bits,
-               finding.nmse, finding.worst, gain_text(tag, finding).c_str());
+            append_format(text, "  %-20s %6s %9s %10s", "", "", "", "");
+        append_format(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %6s\n", spec(codecs[i]).c_str(),
+                      finding.bits, finding.nmse, finding.worst, gain_text(tag, finding).c_str());
     }
 }
 
@@ -311,7 +305,7 @@ void add_safe(std::string &text, const TagRows &tags, const std::vector<Codec> &
         for (const auto &[key, tag] : tags)
             if (!is_unknown(tag))
                 chosen.try_emplace(cheapest(tag, nmse), has_comms).first->second.add(key);
-        append(text, "  NMSE up to %.0e:", nmse);
+        append_format(text, "  NMSE up to %.0e:", nmse);
         bool is_first = true;
         for (const auto &[codec, list] : chosen) {
             const std::string name = codec < codecs.size() ? spec(codecs[codec]) : "none of them";
@@ -327,30 +321,32 @@ void add_safe(std::string &text, const TagRows &tags, const std::vector<Codec> &
 
 std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
     std::string text;
-    append(text, "QCCL_AUDIT of rank %u of %u, process %lld on %.100s\n", head.rank, head.ranks,
-           static_cast<long long>(head.pid), head.host.c_str());
+    append_format(text, "QCCL_AUDIT of rank %u of %u, process %lld on %.100s\n", head.rank,
+                  head.ranks, static_cast<long long>(head.pid), head.host.c_str());
     if (rows.empty()) {
         text += "  no call could have been encoded\n";
         return text;
     }
     const TagRows tags = by_tag(rows, head.codecs.size());
-    append(text, "  %-20s %6s %9s %10s  %-22s %6s  %8s  %8s  %6s\n", "communicator", "tag", "calls",
-           "bytes", "codec", "bits", "NMSE", "worst", "gain");
+    append_format(text, "  %-20s %6s %9s %10s  %-22s %6s  %8s  %8s  %6s\n", "communicator", "tag",
+                  "calls", "bytes", "codec", "bits", "NMSE", "worst", "gain");
     for (const auto &[key, tag] : tags) add_tag(text, key, tag, head.codecs);
     add_safe(text, tags, head.codecs);
     if (head.other_calls != 0)
-        append(text, "  %llu other calls are not in it: barriers, integers, other operations\n",
-               static_cast<Number>(head.other_calls));
+        append_format(text,
+                      "  %llu other calls are not in it: barriers, integers, other operations\n",
+                      static_cast<Number>(head.other_calls));
     text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
             "without the codec over that with it\n";
     if (std::ranges::none_of(rows, &AuditRow::has_hosts))
         text += "all ranks are on one host, where memory is the bound: no gain is predicted\n";
     for (const AuditRow &row : rows) {
         if (row.guessed_bytes_per_ns == 0) continue;
-        append(text,
-               "?: how fast the links between hosts are is unknown, and taken for %.4g GB/s; "
-               "QCCL_LINK_RATE says it\n",
-               row.guessed_bytes_per_ns);
+        append_format(
+            text,
+            "?: how fast the links between hosts are is unknown, and taken for %.4g GB/s; "
+            "QCCL_LINK_RATE says it\n",
+            row.guessed_bytes_per_ns);
         break;
     }
     return text;

@@ -67,13 +67,13 @@ static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word:
 // The numbers stand in records that other versions read.
 enum class WaitPhase : uint32_t {
     unknown = 0,
-    meeting = 1, // a peer to begin the call
-    eager = 2,   // a peer to publish its eager slot
-    message = 3, // a peer's chunk
-    room = 4,    // a peer to take a chunk
-    readers = 5, // peers to read a chunk of this rank
-    network = 6, // sent messages to leave for other hosts
-    device = 7,  // this rank's device to compute
+    meeting = 1,       // a peer to begin the call
+    eager = 2,         // a peer to publish its eager slot
+    message = 3,       // a peer's chunk
+    mailbox_space = 4, // a peer to take a chunk
+    readers = 5,       // peers to read a chunk of this rank
+    network = 6,       // sent messages to leave for other hosts
+    device = 7,        // this rank's device to compute
 };
 
 struct Wait {

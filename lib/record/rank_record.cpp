@@ -129,7 +129,7 @@ std::string wait_text(const RankState &state) {
     case WaitPhase::meeting: return "waits for " + other + " to begin the call";
     case WaitPhase::eager: return "waits for " + other + " to show its values";
     case WaitPhase::message: return "waits for a chunk of " + other;
-    case WaitPhase::room: return "waits for " + other + " to take a chunk";
+    case WaitPhase::mailbox_space: return "waits for " + other + " to take a chunk";
     case WaitPhase::readers: return "waits for others to read a chunk";
     case WaitPhase::network: return "waits for the network to take a chunk";
     case WaitPhase::device: return "waits for its device to compute";

@@ -14,7 +14,7 @@ namespace qccl {
 
 // ---- Ticks as times of day
 
-static int64_t now_ns(clockid_t clock) {
+int64_t clock_ns(clockid_t clock) {
     timespec now{};
     clock_gettime(clock, &now);
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
@@ -26,7 +26,7 @@ TickClock::Look TickClock::look_at_both() {
     uint64_t least = UINT64_MAX;
     for (int tries = 0; tries < 4; tries++) {
         const uint64_t before = ticks_now();
-        const int64_t ns = now_ns(CLOCK_MONOTONIC);
+        const int64_t ns = clock_ns(CLOCK_MONOTONIC);
         const uint64_t passed = ticks_now() - before;
         if (passed >= least) continue;
         least = passed;
@@ -35,7 +35,7 @@ TickClock::Look TickClock::look_at_both() {
     return best;
 }
 
-TickClock::TickClock() : realtime_offset_(now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC)) {
+TickClock::TickClock() : realtime_offset_(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC)) {
     looks_.push_back(look_at_both());
     look();
     first_ = second_ = looks_.front();
@@ -104,7 +104,7 @@ constexpr std::string_view phase_name(uint8_t phase) {
     case WaitPhase::meeting: return "call";
     case WaitPhase::eager: return "small message";
     case WaitPhase::message: return "message";
-    case WaitPhase::room: return "room";
+    case WaitPhase::mailbox_space: return "room";
     case WaitPhase::readers: return "readers";
     case WaitPhase::network: return "network";
     case WaitPhase::device: return "device";

@@ -15,9 +15,13 @@
 #include <string>
 #include <utility>
 
+#include <time.h>
+
 namespace qccl {
 
 // ---- Ticks as times of day
+
+int64_t clock_ns(clockid_t clock);
 
 class TickClock {
 public:

@@ -80,12 +80,6 @@ constexpr uint64_t most_trace_bytes = uint64_t{1} << 30;
 constexpr int64_t budget_divisor = 400, most_saved_ns = 20'000'000;
 constexpr uint64_t most_left_out_groups = 1 << 20;
 
-int64_t now_ns(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 } // namespace
 
 Done TracePatterns::check() const {
@@ -97,7 +91,7 @@ Result<std::shared_ptr<TraceService>> TraceService::create(const TracePatterns &
                                                            uint32_t rank, uint32_t ranks,
                                                            const std::string &library) {
     constexpr int64_t day_ns = int64_t{24} * 3600 * 1'000'000'000;
-    const int64_t now = now_ns(CLOCK_REALTIME);
+    const int64_t now = clock_ns(CLOCK_REALTIME);
     std::shared_ptr<TraceService> service(
         new TraceService(patterns, {.rank = rank,
                                     .ranks = ranks,
@@ -147,7 +141,7 @@ void TraceService::note(const std::string &sentence, bool is_warning) {
 }
 
 void TraceService::run() {
-    budget_at_ns_ = now_ns(CLOCK_MONOTONIC);
+    budget_at_ns_ = clock_ns(CLOCK_MONOTONIC);
     budget_ns_ = most_saved_ns;
     while (!ends_.load(std::memory_order_acquire)) {
         round_or_give_up();
@@ -301,7 +295,8 @@ void TraceService::log_call(TraceSource &source, const TraceEvent &event) {
 
 void TraceService::end(const TraceSource &source) {
     if (calls_)
-        append_end(calls_->text, source.tracer->comm().id, now_ns(CLOCK_REALTIME) - head_.epoch_ns);
+        append_end(calls_->text, source.tracer->comm().id,
+                   clock_ns(CLOCK_REALTIME) - head_.epoch_ns);
 }
 
 void TraceService::flush(std::optional<File> &file, size_t least) {
@@ -325,7 +320,7 @@ void TraceService::flush(std::optional<File> &file, size_t least) {
 // If the thread takes more than its share of time, it leaves out more calls; if it takes less, it
 // leaves out fewer.
 void TraceService::keep_budget() {
-    const int64_t now = now_ns(CLOCK_MONOTONIC), spent = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    const int64_t now = clock_ns(CLOCK_MONOTONIC), spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     budget_ns_ += (now - budget_at_ns_) / budget_divisor - (spent - spent_ns_);
     budget_ns_ = std::min(budget_ns_, most_saved_ns);
     budget_at_ns_ = now;

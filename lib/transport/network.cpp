@@ -7,6 +7,7 @@
 #include "base/system.hpp"
 #include "base/text.hpp"
 #include "fault/liveness.hpp"
+#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <array>
@@ -157,19 +158,13 @@ bool has_device(std::string_view list, std::string_view name) {
                                [&](std::string_view one) { return one == name || one == "all"; });
 }
 
-bool is_link_local(const sockaddr *address) {
-    sockaddr_in6 ipv6;
-    std::memcpy(&ipv6, address, sizeof ipv6);
-    return IN6_IS_ADDR_LINKLOCAL(&ipv6.sin6_addr);
-}
-
 // UCX opens no interface without a cable, and none without an address that is valid in other
 // networks.
 bool is_for_ucx(const ifaddrs &each) {
     if (!each.ifa_addr || !(each.ifa_flags & IFF_UP) || !(each.ifa_flags & IFF_RUNNING))
         return false;
     const int family = each.ifa_addr->sa_family;
-    return family == AF_INET || (family == AF_INET6 && !is_link_local(each.ifa_addr));
+    return family == AF_INET || (family == AF_INET6 && !is_link_local(to_endpoint(each.ifa_addr)));
 }
 
 uint64_t count_interfaces(const std::string &devices) {

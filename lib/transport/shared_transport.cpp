@@ -64,7 +64,7 @@ Done SharedTransport::use(Network network, uint64_t session) {
     // for calls that it may not make for hours.
     QCCL_TRY(progress_thread_, ProgressThread::start(*remote_, [this](const Done &progressed) {
                  if (!progressed) (void)shared_error_.set_once(progressed.error());
-                 if (const auto failure = shared_error_.failure()) spread(*failure);
+                 if (const auto failure = shared_error_.failure()) broadcast_error(*failure);
              }));
     return {};
 }
@@ -329,13 +329,13 @@ Done SharedTransport::wait(const Wait &what) {
 
 Error SharedTransport::report_failure(const Error &recorded) {
     recorder_.failed();
-    if (remote_) spread(recorded);
+    if (remote_) broadcast_error(recorded);
     if (progress_thread_) progress_thread_->call_ends();
     return recorded;
 }
 
-void SharedTransport::spread(const Error &error) {
-    if (has_spread_.exchange(true)) return;
+void SharedTransport::broadcast_error(const Error &error) {
+    if (has_broadcast_error_.exchange(true)) return;
     detector_.send_error(error);
     remote_->broadcast_error(error);
 }
@@ -420,7 +420,7 @@ void SharedTransport::publish_call() {
     recorder_.began(history_.current(), history_.hash());
 }
 
-Done SharedTransport::meet() {
+Done SharedTransport::await_all() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) peer_table_.wake((rank() + i) % size());
     if (remote_) remote_->broadcast_status();

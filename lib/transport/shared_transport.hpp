@@ -46,7 +46,7 @@ public:
 
     Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                std::chrono::nanoseconds timeout, Publishes when) override;
-    Done meet() override;
+    Done await_all() override;
     uint64_t calls_hash() const override { return history_.hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override;
 
@@ -115,14 +115,14 @@ private:
     Result<std::optional<MessageView>> receive_remote(uint32_t peer, MessageTag tag,
                                                       const RecvBuffer &buffer);
     // Every function that returns the communicator's failure passes it through here: sends it to
-    // the other hosts, once, marks it in the flight record, and ends the call. Returns `standing`.
+    // the other hosts, once, marks it in the flight record, and ends the call. Returns `recorded`.
     Error report_failure(const Error &recorded);
     // Fails all ranks because they have begun different calls, `call` or one before it.
     Error mismatch(uint64_t call);
     // Does the same on ranks that shrink the communicator: a rank has begun `call`, which this rank
     // has not.
     Error mismatch_of_shrink(uint64_t call);
-    void spread(const Error &error);
+    void broadcast_error(const Error &error);
     void drop_unexpected();
     Result<const EagerHeader *> await_exchange(uint32_t peer);
     // Returns the next message from a local peer in this call; null: none has come. A message of
@@ -152,7 +152,7 @@ private:
     size_t unexpected_count_ = 0; // in all queues of unexpected messages
     uint64_t together_ = 0;       // latest call that every rank is known to have begun
     bool is_call_published_ = true;
-    std::atomic<bool> has_spread_{false};
+    std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
     bool has_overflow_ = false; // some rank's overflow memory is open here
     uint64_t exchange_ = 0;     // latest in which this rank has published its slot

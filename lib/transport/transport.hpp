@@ -62,7 +62,7 @@ public:
     // Waits until every rank has begun this call. Returns mismatch, with the same text on every
     // rank, if a rank has begun a different call instead. Optional, but if one rank calls this, all
     // ranks do.
-    virtual Done meet() = 0;
+    virtual Done await_all() = 0;
 
     // Returns the hash of the current call and of all calls before it: equal on ranks that have
     // made the same calls, and different in every later call once they have not. Every message and

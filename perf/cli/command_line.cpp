@@ -228,7 +228,7 @@ Result<std::shared_ptr<const RankTopology>> parse_hosts(const std::string &text)
     return std::shared_ptr<const RankTopology>(std::make_shared<RankTopology>(std::move(spots)));
 }
 
-void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) {
+void add_machine_options(CLI::App &app, const char *group, MachineRequest &to) {
     add_option(app, group, "--topology",
                "a file of hwloc, NCCL, RCCL or qccl-info topology --text, or a text such as "
                "'4 x node(8 gpu) net:50'",
@@ -287,8 +287,8 @@ static std::map<uint32_t, double> processors_of(const JobTopology &job) {
     return processors;
 }
 
-static std::optional<double> least_cores(const MachineQuestion &question, const Machine &machine) {
-    if (question.cores) return question.cores;
+static std::optional<double> least_cores(const MachineRequest &request, const Machine &machine) {
+    if (request.cores) return request.cores;
     if (!machine.topology) return std::max(1U, std::thread::hardware_concurrency());
     double least = std::numeric_limits<double>::infinity();
     for (const auto &[host, processors] : processors_of(*machine.topology))
@@ -301,13 +301,13 @@ static double most_ranks_per_core(const Machine &machine) {
     return std::max(1.0, static_cast<double>(machine.ranks_together()) / *machine.cores);
 }
 
-static Done take_topology(const MachineQuestion &question, Machine &machine) {
-    if (question.places)
+static Done take_topology(const MachineRequest &request, Machine &machine) {
+    if (request.places)
         return Error::make(Code::invalid_argument,
                            "--topology says where the ranks are; leave --hosts out");
     JobTopology job;
-    QCCL_TRY(job.graph, read_topology(question.topology));
-    QCCL_TRY(job.places, rank_places(job.graph, question.ranks));
+    QCCL_TRY(job.graph, read_topology(request.topology));
+    QCCL_TRY(job.places, rank_places(job.graph, request.ranks));
     if (job.places.size() > most_ranks_asked)
         return Error::make(Code::invalid_argument,
                            "the topology has room for %zu ranks; at most %u are possible: name "
@@ -322,12 +322,12 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
     return {};
 }
 
-static Done take_hosts(const MachineQuestion &question, Machine &machine) {
-    machine.places = question.places;
-    machine.ranks = question.places ? question.places->ranks() : question.ranks;
-    if (question.ranks != 0 && machine.ranks != question.ranks)
+static Done take_hosts(const MachineRequest &request, Machine &machine) {
+    machine.places = request.places;
+    machine.ranks = request.places ? request.places->ranks() : request.ranks;
+    if (request.ranks != 0 && machine.ranks != request.ranks)
         return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
-                           machine.ranks, question.ranks);
+                           machine.ranks, request.ranks);
     if (machine.hosts() > 1) machine.remote = RemoteLink();
     return {};
 }
@@ -349,16 +349,16 @@ static Done take_calibration(Machine &machine) {
     return {};
 }
 
-Result<Machine> find_machine(const MachineQuestion &question) {
+Result<Machine> find_machine(const MachineRequest &request) {
     Machine machine;
     QCCL_TRY(machine.settings, read_settings(environ));
-    if (question.bytes_per_second) machine.settings.link_rate = question.bytes_per_second;
-    if (question.latency) machine.settings.link_latency = question.latency;
-    QCCL_TRY(question.topology.empty() ? take_hosts(question, machine)
-                                       : take_topology(question, machine));
-    machine.cores = least_cores(question, machine);
-    machine.hosts_share_cores = question.hosts_share_cores && !machine.topology;
-    if (question.hosts_share_cores && machine.topology)
+    if (request.bytes_per_second) machine.settings.link_rate = request.bytes_per_second;
+    if (request.latency) machine.settings.link_latency = request.latency;
+    QCCL_TRY(request.topology.empty() ? take_hosts(request, machine)
+                                      : take_topology(request, machine));
+    machine.cores = least_cores(request, machine);
+    machine.hosts_share_cores = request.hosts_share_cores && !machine.topology;
+    if (request.hosts_share_cores && machine.topology)
         return Error::make(Code::invalid_argument,
                            "--topology says which host has which cores; leave :shared out");
     machine.ranks_per_core = most_ranks_per_core(machine);

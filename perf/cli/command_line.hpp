@@ -90,7 +90,7 @@ std::optional<Answer> read_command_line(CLI::App &app, const std::string &progra
 inline constexpr uint32_t most_ranks_asked = 65536;
 
 // The options as the user gives them.
-struct MachineQuestion {
+struct MachineRequest {
     std::string topology = {}; // a file or a description; empty: `places` says where the ranks are
     uint32_t ranks = 0;        // 0: those of `places`, or one for each GPU or NUMA node
     std::shared_ptr<const RankTopology> places = nullptr; // null: all are on one host
@@ -106,7 +106,7 @@ struct MachineQuestion {
 };
 
 // Adds --topology, --ranks, --hosts, --rate, --latency and --cores.
-void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to);
+void add_machine_options(CLI::App &app, const char *group, MachineRequest &to);
 
 // Parses a list of hosts. "2,2,3": hosts with that many ranks, in rank order. "2,2,3:round" deals
 // the ranks out to the hosts in turn. "1+2,2/4": the first host has two nodes, the last host is in
@@ -149,7 +149,7 @@ JobShape shape_of(const Machine &machine);
 // Refuses, with a sentence: a topology that cannot be read, has too few places for the ranks or is
 // given together with --hosts; contradictory numbers of ranks; invalid settings. Warns on standard
 // error if a calibration is ignored.
-Result<Machine> find_machine(const MachineQuestion &question);
+Result<Machine> find_machine(const MachineRequest &request);
 // Returns the planner's inputs for a communicator on the machine. `pieces` says how a call is cut
 // if the settings do not.
 PlannerInputs inputs_of(const Machine &machine, const Pieces &pieces = {});

@@ -122,7 +122,7 @@ Done write_whole(const std::string &name, const std::string &text) {
 
 Done deliver(const CalibrateArguments &arguments, const CalibrationFile &file,
              const Machine &machine, const Calibrated &found) {
-    const std::string text = "# last of " + in_words(machine) + "\n" + print(file);
+    const std::string text = "# last of " + machine_text(machine) + "\n" + print(file);
     std::FILE *const out = is_stdout(arguments) ? stderr : stdout;
     if (is_stdout(arguments))
         std::fputs(text.c_str(), stdout);
@@ -132,7 +132,7 @@ Done deliver(const CalibrateArguments &arguments, const CalibrationFile &file,
     std::fprintf(out,
                  "%u calls of %s and %u codecs measured; the figures predict %.0f %% of the calls "
                  "within 20 %%, and jobs like this one have them corrected\n",
-                 found.calls, in_words(machine).c_str(), found.codecs, found.within * percent);
+                 found.calls, machine_text(machine).c_str(), found.codecs, found.within * percent);
     if (!is_stdout(arguments)) std::fprintf(out, "written to %s\n", arguments.file.c_str());
     return {};
 }

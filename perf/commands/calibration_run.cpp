@@ -455,7 +455,7 @@ Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machi
     return Run(rank_group, comm, machine, known, largest, tell).measure();
 }
 
-std::string in_words(const Machine &machine) {
+std::string machine_text(const Machine &machine) {
     std::string text = std::to_string(machine.ranks) + " ranks on " +
                        std::to_string(machine.hosts()) +
                        (machine.hosts() == 1 ? " host" : " hosts");

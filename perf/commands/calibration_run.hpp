@@ -57,7 +57,7 @@ Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machi
                              const Calibration &known, uint64_t largest, const TellStep &tell);
 
 // Returns a text such as "4 ranks on 2 hosts, 2 on a core".
-std::string in_words(const Machine &machine);
+std::string machine_text(const Machine &machine);
 
 // A call with a measured time.
 struct Probe {

@@ -201,12 +201,12 @@ static constexpr uint32_t networks[] = {1, 10, 100}; // Gbit/s
 // Returns a machine of hosts like this one, with one rank each.
 static Result<Machine> machine_on_network(uint32_t ranks, uint32_t gigabits) {
     const std::string rate = std::to_string(gigabits) + "gbit";
-    MachineQuestion question;
-    question.topology = std::to_string(ranks) + " x node(" +
-                        std::to_string(std::max(1U, std::thread::hardware_concurrency())) +
-                        " core) net:" + rate;
-    question.bytes_per_second = uint64_t{gigabits} * 1'000'000'000 / 8; // overrides settings
-    return find_machine(question);
+    MachineRequest request;
+    request.topology = std::to_string(ranks) + " x node(" +
+                       std::to_string(std::max(1U, std::thread::hardware_concurrency())) +
+                       " core) net:" + rate;
+    request.bytes_per_second = uint64_t{gigabits} * 1'000'000'000 / 8; // overrides settings
+    return find_machine(request);
 }
 
 static void print_row(uint32_t gigabits, const Advice &advice, const BudgetAdvice &chosen) {
@@ -387,29 +387,29 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
         arguments.min_bytes = arguments.max_bytes = training.gradients->count() * sizeof(float);
     }
     QCCL_TRY(const RankDevice host, RankDevice::open("host"));
-    const RankContext stage{.rank_group = rank_group,
-                            .comm = comm.get(),
-                            .source = files ? *files : *training.gradients,
-                            .arguments = arguments,
-                            .device = host};
+    const RankContext context{.rank_group = rank_group,
+                              .comm = comm.get(),
+                              .source = files ? *files : *training.gradients,
+                              .arguments = arguments,
+                              .device = host};
     const bool tells = rank_group.rank() == 0;
     std::vector<Row> rows;
-    QCCL_TRY(run_benchmark(stage, {.progress = [](const auto &...) {},
-                                   .row = [&rows](const Row &row) { rows.push_back(row); },
-                                   .note =
-                                       [tells](const std::string &sentence) {
-                                           if (tells) std::printf("%s\n", sentence.c_str());
-                                       }}));
+    QCCL_TRY(run_benchmark(context, {.progress = [](const auto &...) {},
+                                     .row = [&rows](const Row &row) { rows.push_back(row); },
+                                     .note =
+                                         [tells](const std::string &sentence) {
+                                             if (tells) std::printf("%s\n", sentence.c_str());
+                                         }}));
     if (tells && training.gradients) print_story(training, rank_group.size());
     if (tells && !demo.input.empty() && demo.input.find("%r") == std::string::npos)
         std::printf("%s\n\n", one_file_note(demo.input).c_str());
-    QCCL_TRY(const auto caveat, non_finite_note(rank_group, stage.source, rows[0].operation.type,
+    QCCL_TRY(const auto caveat, non_finite_note(rank_group, context.source, rows[0].operation.type,
                                                 rows[0].operation.count));
     if (tells && !caveat.empty()) std::printf("%s\n\n", caveat.c_str());
     if (tells && std::getenv("QCCL_CODEC"))
         std::printf("QCCL_CODEC is not used here: --codec says what is summed\n\n");
     if (tells) print_table(rows);
-    if (tells) print_network_advice(rows[0].operation, stage.source);
+    if (tells) print_network_advice(rows[0].operation, context.source);
     const bool is_right = std::all_of(rows.begin(), rows.end(), [](const Row &row) {
         return row.out_of_place.wrong == 0 && row.in_place.wrong == 0;
     });

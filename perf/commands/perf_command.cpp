@@ -264,17 +264,17 @@ static Result<int> play(Plan &plan, RankGroup &rank_group, qcclComm_t comm, cons
     const bool has_baseline = !plan.arguments.baseline.empty();
     QCCL_TRY(const RankDevice device,
              RankDevice::open(plan.arguments.device_of(rank_group.rank())));
-    const RankContext stage{.rank_group = rank_group,
-                            .comm = comm,
-                            .source = *plan.source,
-                            .arguments = plan.arguments,
-                            .device = device,
-                            .mpi = has_baseline ? mpi : nullptr};
+    const RankContext context{.rank_group = rank_group,
+                              .comm = comm,
+                              .source = *plan.source,
+                              .arguments = plan.arguments,
+                              .device = device,
+                              .mpi = has_baseline ? mpi : nullptr};
     QCCL_TRY(std::vector<RankInfo> ranks, introduce(rank_group, device));
     QCCL_TRY(const auto caveat, input_caveat(plan, rank_group));
     if (rank_group.rank() != 0) {
         const auto nothing = [](const auto &...) {};
-        QCCL_TRY(run_benchmark(stage, {.progress = nothing, .row = nothing, .note = nothing}));
+        QCCL_TRY(run_benchmark(context, {.progress = nothing, .row = nothing, .note = nothing}));
         return EXIT_SUCCESS;
     }
     Reporter reporter(
@@ -283,7 +283,7 @@ static Result<int> play(Plan &plan, RankGroup &rank_group, qcclComm_t comm, cons
         sweep_points(plan.arguments));
     for (const std::string &note : plan.notes) reporter.note(note);
     if (!caveat.empty()) reporter.note(caveat);
-    QCCL_TRY(run_benchmark(stage, reporter.listener()));
+    QCCL_TRY(run_benchmark(context, reporter.listener()));
     QCCL_TRY(reporter.finish());
     return reporter.has_failed() ? EXIT_FAILURE : EXIT_SUCCESS;
 }

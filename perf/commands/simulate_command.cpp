@@ -64,7 +64,7 @@ static void add_outputs(CLI::App &app, SimulateArguments &to) {
                take_text(to.goal_file));
 }
 
-static Done check_together(SimulateArguments &to, const MachineQuestion &machine) {
+static Done check_together(SimulateArguments &to, const MachineRequest &machine) {
     PerfArguments &calls = to.calls;
     QCCL_TRY(to.machine, find_machine(machine));
     calls.ranks = to.machine.ranks;
@@ -85,7 +85,7 @@ static Done check_together(SimulateArguments &to, const MachineQuestion &machine
 std::variant<SimulateArguments, Answer> parse_simulate_arguments(std::vector<std::string> words) {
     SimulateArguments parsed;
     PerfArguments &calls = parsed.calls;
-    MachineQuestion machine;
+    MachineRequest machine;
     CLI::App app("Prints how long calls would take, of ranks and on machines that need not be "
                  "there.",
                  program);

@@ -418,20 +418,20 @@ std::optional<int64_t> number_in(const std::string &text) {
 
 } // namespace
 
-Done print_attached(const AttachQuestion &question) {
+Done print_attached(const AttachRequest &request) {
     Attachment attachment;
-    if (const auto pid = number_in(question.place)) {
+    if (const auto pid = number_in(request.place)) {
         QCCL_TRY(attachment.take_process(*pid));
         attachment.take_siblings();
     } else {
-        QCCL_TRY(attachment.take_folder(question.place));
+        QCCL_TRY(attachment.take_folder(request.place));
     }
     attachment.look_again();
     bool is_first = true;
     for (const auto &[session, ranks] : attachment.sessions()) {
         if (!is_first) std::printf("\n");
         is_first = false;
-        print_communicator(session, ranks, question.last_calls);
+        print_communicator(session, ranks, request.last_calls);
     }
     return {};
 }

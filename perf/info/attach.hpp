@@ -47,11 +47,11 @@ std::vector<int64_t> all_processes();
 
 // ---- The command
 
-struct AttachQuestion {
+struct AttachRequest {
     std::string place;       // a pid, or a folder with records
     uint32_t last_calls = 0; // how many calls of each rank to list
 };
 
-Done print_attached(const AttachQuestion &question);
+Done print_attached(const AttachRequest &request);
 
 } // namespace qccl::perf

@@ -1,4 +1,4 @@
-// Most commands of qccl-info, each as a question with its options and the function that prints the
+// Most commands of qccl-info, each as a request with its options and the function that prints the
 // answer. The other commands are in attach.hpp (running jobs) and recorded_job.hpp (recorded jobs).
 // Used by qccl_info.cpp. The main thread calls one of them, and it blocks while it reads and
 // computes.
@@ -44,7 +44,7 @@ Done print_everything();
 
 // ---- topology: machine_info.cpp
 
-struct TopologyQuestion {
+struct TopologyRequest {
     std::string topology; // a file or a description; empty: this machine
     uint32_t ranks = 0;   // 0: one for each GPU, or one for each NUMA node if there are no GPUs
     bool has_matrix = false;
@@ -53,11 +53,11 @@ struct TopologyQuestion {
 
 // Prints the tree or the matrix, unless a file goes to standard output. Fails if the topology
 // cannot be read or has too few places for the ranks, or if a file cannot be written.
-Done print_topology(const TopologyQuestion &question);
+Done print_topology(const TopologyRequest &request);
 
 // ---- schedule and verify: schedule_info.cpp
 
-struct ScheduleQuestion {
+struct ScheduleRequest {
     Collective collective = Collective::all_reduce;
     Algorithm algorithm;
     uint32_t ranks = 0; // 0: the number of sections in the file
@@ -75,66 +75,66 @@ struct ScheduleQuestion {
 };
 
 // Checks that the options fit together. The functions below require this.
-Done check_question(const ScheduleQuestion &question);
+Done check_request(const ScheduleRequest &request);
 
-Done print_schedule(const ScheduleQuestion &question);
+Done print_schedule(const ScheduleRequest &request);
 // The error names the first wrong step.
-Done print_proof(const ScheduleQuestion &question);
+Done print_proof(const ScheduleRequest &request);
 
 // ---- explain: planning_info.cpp
 
-struct ExplainQuestion {
+struct ExplainRequest {
     PerfArguments calls; // collective, sizes, operation, type, root; one value each, except sizes
     std::vector<Codec> codecs; // empty: as the settings say
     Algorithm algorithm;       // none: the planner chooses
-    MachineQuestion asked;
-    Machine machine; // the machine that `asked` describes; set by complete_question
+    MachineRequest asked;
+    Machine machine; // the machine that `asked` describes; set by complete_request
     std::string json_file;
     std::vector<std::string> command_line;
 };
 
-// Adds the subcommand. Its options write into `question`, which must outlive the parsing of the
+// Adds the subcommand. Its options write into `request`, which must outlive the parsing of the
 // command line.
-CLI::App &add_explain_command(CLI::App &app, ExplainQuestion &question);
+CLI::App &add_explain_command(CLI::App &app, ExplainRequest &request);
 
 // Call after the command line has been parsed: finds the machine and checks the options. The error
 // names the options that do not fit together.
-Done complete_question(ExplainQuestion &question);
+Done complete_request(ExplainRequest &request);
 
-// `question` must be complete (see complete_question). Fails if a file cannot be written, a plan
+// `request` must be complete (see complete_request). Fails if a file cannot be written, a plan
 // file belongs to another job, or no algorithm can perform a call.
-Done print_explanations(const ExplainQuestion &question);
+Done print_explanations(const ExplainRequest &request);
 
 // ---- plan: planning_info.cpp
 
-struct TensorPlanQuestion {
+struct TensorPlanRequest {
     std::string gradients; // a list of tensors, see read_tensors
     std::string out;       // file for the plan; empty: standard output
     std::optional<Codec> codec = {};
     Algorithm algorithm = {}; // none: the planner chooses
-    MachineQuestion machine = {};
+    MachineRequest machine = {};
 };
 
-void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanQuestion &question);
+void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanRequest &request);
 
 // Writes the plan file. Also prints its content as a table unless the plan goes to standard output.
 // The error names what cannot be read, planned or written.
-Done print_tensor_plan(const TensorPlanQuestion &question);
+Done print_tensor_plan(const TensorPlanRequest &request);
 
 // ---- advise: planning_info.cpp
 
-struct AdviceQuestion {
+struct AdviceRequest {
     std::string input;               // "DIR/rank%r.npy"
     std::optional<double> nmse = {}; // the error budget; nothing: a ladder of budgets
     std::string json;                // file to write; empty: none; "-": standard output
-    MachineQuestion machine = {};
+    MachineRequest machine = {};
 };
 
-void add_advice_options(CLI::App &app, const char *group, AdviceQuestion &question);
+void add_advice_options(CLI::App &app, const char *group, AdviceRequest &request);
 
 // Prints a table and a sentence, unless JSON goes to standard output. Fails with a text that names
 // what cannot be read or answered.
-Done print_advice(const AdviceQuestion &question);
+Done print_advice(const AdviceRequest &request);
 
 // ---- trace: trace_merge.cpp
 

@@ -186,30 +186,28 @@ static void print_rings(const RankOrder &order) {
     for (const RingLabel &ring : ring_labels(order)) std::printf("%s\n", ring.text.c_str());
 }
 
-Done print_topology(const TopologyQuestion &question) {
-    const auto outputs = {&question.svg, &question.json, &question.text};
+Done print_topology(const TopologyRequest &request) {
+    const auto outputs = {&request.svg, &request.json, &request.text};
     const auto printed =
         std::ranges::count_if(outputs, [](const std::string *file) { return *file == "-"; });
     if (printed > 1)
         return Error::make(Code::invalid_argument, "only one of --svg, --json and --text can go to "
                                                    "standard output; name files for the others");
     QCCL_TRY(const Graph graph,
-             question.topology.empty() ? this_machine() : read_topology(question.topology));
-    QCCL_TRY(const std::vector<uint32_t> places, rank_places(graph, question.ranks));
-    const bool needs_rings =
-        !question.has_matrix || !question.svg.empty() || !question.json.empty();
+             request.topology.empty() ? this_machine() : read_topology(request.topology));
+    QCCL_TRY(const std::vector<uint32_t> places, rank_places(graph, request.ranks));
+    const bool needs_rings = !request.has_matrix || !request.svg.empty() || !request.json.empty();
     const RankOrder order = needs_rings ? order_ranks(graph, places) : RankOrder();
-    if (printed == 0 && question.has_matrix) {
+    if (printed == 0 && request.has_matrix) {
         std::fputs(print_matrix(graph).c_str(), stdout);
     } else if (printed == 0) {
         std::fputs(print_tree(graph).c_str(), stdout);
         print_rings(order);
     }
-    if (!question.svg.empty())
-        QCCL_TRY(write_file(question.svg, draw_picture(graph, places, order)));
-    if (!question.json.empty())
-        QCCL_TRY(write_file(question.json, print_graph_json(graph, places, order)));
-    if (!question.text.empty()) QCCL_TRY(write_file(question.text, print_graph_text(graph)));
+    if (!request.svg.empty()) QCCL_TRY(write_file(request.svg, draw_picture(graph, places, order)));
+    if (!request.json.empty())
+        QCCL_TRY(write_file(request.json, print_graph_json(graph, places, order)));
+    if (!request.text.empty()) QCCL_TRY(write_file(request.text, print_graph_text(graph)));
     return {};
 }
 

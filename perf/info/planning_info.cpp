@@ -32,22 +32,22 @@ using Outcome = BudgetAdvice::Outcome;
 
 static constexpr double ladder[] = {1e-1, 1e-2, 1e-3, 1e-4, 1e-5};
 
-void add_advice_options(CLI::App &app, const char *group, AdviceQuestion &question) {
+void add_advice_options(CLI::App &app, const char *group, AdviceRequest &request) {
     add_option(app, group, "--input", "DIR/rank%r.npy: each rank's data (%r: its number)",
-               take_text(question.input))
+               take_text(request.input))
         ->required();
     add_option(app, group, "--nmse", "the error that may be, as 1e-3 (1e-1 to 1e-5 in turn)",
-               [&question](const std::string &text) -> Done {
+               [&request](const std::string &text) -> Done {
                    Budget budget;
                    if (!read_budget_nmse(budget, text))
                        return refuse("'%.40s' is no error: expected %s", text.c_str(),
                                      budget_nmse_words.data());
-                   question.nmse = budget.nmse;
+                   request.nmse = budget.nmse;
                    return {};
                });
     add_option(app, group, "--json", "write JSON to this file; -: standard output",
-               take_text(question.json));
-    add_machine_options(app, group, question.machine);
+               take_text(request.json));
+    add_machine_options(app, group, request.machine);
 }
 
 // ---- machine and data
@@ -62,14 +62,14 @@ static uint32_t count_files(const std::string &pattern) {
     return ranks;
 }
 
-static Result<Machine> machine_with_files(const AdviceQuestion &question) {
-    MachineQuestion machine = question.machine;
-    const bool has_rank = question.input.find("%r") != std::string::npos;
+static Result<Machine> machine_with_files(const AdviceRequest &request) {
+    MachineRequest machine = request.machine;
+    const bool has_rank = request.input.find("%r") != std::string::npos;
     if (machine.ranks == 0 && !machine.places && has_rank) {
-        machine.ranks = count_files(question.input);
+        machine.ranks = count_files(request.input);
         if (machine.ranks == 0)
             return Error::make(Code::invalid_argument, "cannot read %.300s: there is no such file",
-                               path_of_rank(question.input, 0).c_str());
+                               path_of_rank(request.input, 0).c_str());
     }
     return known_machine(machine);
 }
@@ -205,9 +205,9 @@ static std::string advice_json(const Machine &machine, const Files &files, const
     return document.dump(1) + "\n";
 }
 
-Done print_advice(const AdviceQuestion &question) {
-    QCCL_TRY(const Machine machine, machine_with_files(question));
-    QCCL_TRY(const auto files, open_data(question.input, machine.ranks));
+Done print_advice(const AdviceRequest &request) {
+    QCCL_TRY(const Machine machine, machine_with_files(request));
+    QCCL_TRY(const auto files, open_data(request.input, machine.ranks));
     const PlannerInputs inputs = inputs_of(machine);
     ErrorMeter meter(*files, {.count = files->count(),
                               .ranks = machine.ranks,
@@ -216,15 +216,15 @@ Done print_advice(const AdviceQuestion &question) {
                               .places = planned_places(machine.places.get(), inputs)});
     QCCL_TRY(const Advice advice, try_codecs(meter, inputs));
     std::vector<BudgetAdvice> rows;
-    if (question.nmse) rows.push_back(advise(advice, *question.nmse));
+    if (request.nmse) rows.push_back(advise(advice, *request.nmse));
     for (const double nmse : ladder)
-        if (!question.nmse) rows.push_back(advise(advice, nmse));
-    const BudgetAdvice chosen = advise(advice, question.nmse.value_or(usual_nmse));
-    if (question.input.find("%r") == std::string::npos)
-        std::fprintf(stderr, "qccl-info: %s\n", one_file_note(question.input).c_str());
-    if (!question.json.empty())
-        QCCL_TRY(write_file(question.json, advice_json(machine, *files, advice, rows, chosen)));
-    if (question.json != "-") print_advice_text(machine, *files, advice, rows, chosen);
+        if (!request.nmse) rows.push_back(advise(advice, nmse));
+    const BudgetAdvice chosen = advise(advice, request.nmse.value_or(usual_nmse));
+    if (request.input.find("%r") == std::string::npos)
+        std::fprintf(stderr, "qccl-info: %s\n", one_file_note(request.input).c_str());
+    if (!request.json.empty())
+        QCCL_TRY(write_file(request.json, advice_json(machine, *files, advice, rows, chosen)));
+    if (request.json != "-") print_advice_text(machine, *files, advice, rows, chosen);
     return {};
 }
 
@@ -233,24 +233,24 @@ Done print_advice(const AdviceQuestion &question) {
 // The error that most trainings tolerate; bounded_codecs explains its meaning.
 static constexpr const char *usual_codec = "auto:nmse=1e-3";
 
-void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanQuestion &question) {
+void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanRequest &request) {
     add_option(app, group, "--gradients",
                "the tensors: a text (name, count, type), a JSON, or a folder or pattern of .npy",
-               take_text(question.gradients))
+               take_text(request.gradients))
         ->required();
     add_option(app, group, "--out", "where the plan file goes (standard output)",
-               take_text(question.out));
+               take_text(request.out));
     add_option(app, group, "--codec", std::string("of what is compressed (") + usual_codec + ")",
-               [&question](const std::string &text) -> Done {
-                   QCCL_TRY(question.codec, parse_codec(text));
+               [&request](const std::string &text) -> Done {
+                   QCCL_TRY(request.codec, parse_codec(text));
                    return {};
                });
     add_option(app, group, "--algo", "an algorithm for all of them (the fastest of each)",
-               [&question](const std::string &text) -> Done {
-                   QCCL_TRY(question.algorithm, parse_algorithm(text));
+               [&request](const std::string &text) -> Done {
+                   QCCL_TRY(request.algorithm, parse_algorithm(text));
                    return {};
                });
-    add_machine_options(app, group, question.machine);
+    add_machine_options(app, group, request.machine);
 }
 
 template <class... Arguments>
@@ -270,14 +270,14 @@ static std::string tensor_row(const NamedTensor &tensor, const TensorPlan &made)
                    time_text(parts.best.time).c_str(), time_text(parts.lossless.time).c_str());
 }
 
-static std::vector<std::string> table_of(const TensorPlanQuestion &question, const Codec &codec,
+static std::vector<std::string> table_of(const TensorPlanRequest &request, const Codec &codec,
                                          const Machine &machine,
                                          const std::vector<NamedTensor> &tensors,
                                          const std::vector<TensorPlan> &plans) {
     double planned = 0, lossless = 0;
     size_t compressed = 0;
     std::vector<std::string> lines{line_of("The sums of %.200s on %s, with %s",
-                                           question.gradients.c_str(), describe(machine).c_str(),
+                                           request.gradients.c_str(), describe(machine).c_str(),
                                            spec(codec).c_str()),
                                    "",
                                    line_of(tensor_columns, "tensor", "values", "type", "codec",
@@ -306,22 +306,22 @@ static Result<std::vector<TensorPlan>> plan_all(const std::vector<NamedTensor> &
     return plans;
 }
 
-Done print_tensor_plan(const TensorPlanQuestion &question) {
+Done print_tensor_plan(const TensorPlanRequest &request) {
     QCCL_TRY(const Codec codec,
-             question.codec ? Result<Codec>(*question.codec) : parse_codec(usual_codec));
-    QCCL_TRY(const std::vector<NamedTensor> tensors, read_tensors(question.gradients));
-    QCCL_TRY(const Machine machine, known_machine(question.machine));
+             request.codec ? Result<Codec>(*request.codec) : parse_codec(usual_codec));
+    QCCL_TRY(const std::vector<NamedTensor> tensors, read_tensors(request.gradients));
+    QCCL_TRY(const Machine machine, known_machine(request.machine));
     TensorPlanner planner({.ranks = machine.ranks, .codec = codec, .places = machine.places.get()},
-                          inputs_of(machine), question.algorithm);
+                          inputs_of(machine), request.algorithm);
     QCCL_TRY(const std::vector<TensorPlan> plans, plan_all(tensors, planner));
     const PlanFile file =
         plan_file_of(tensors, plans, machine.ranks, static_cast<uint32_t>(machine.hosts()));
     std::string table, comments;
-    for (const std::string &line : table_of(question, codec, machine, tensors, plans)) {
+    for (const std::string &line : table_of(request, codec, machine, tensors, plans)) {
         table.append(line).append("\n");
         comments.append(line.empty() ? "#" : "# ").append(line).append("\n");
     }
-    const std::string out = question.out.empty() ? "-" : question.out;
+    const std::string out = request.out.empty() ? "-" : request.out;
     QCCL_TRY(write_file(out, comments + print(file)));
     if (out == "-") return {};
     std::error_code unknown; // wherever the job starts
@@ -351,9 +351,9 @@ static Take take_op(PerfArguments &calls) {
     };
 }
 
-static void add_call(CLI::App &command, ExplainQuestion &question) {
+static void add_call(CLI::App &command, ExplainRequest &request) {
     static constexpr auto *group = "Call";
-    PerfArguments &calls = question.calls;
+    PerfArguments &calls = request.calls;
     add_option(command, group, "COLLECTIVE",
                listed({collective_names.begin(), collective_names.end()}),
                take_collective(calls.collective))
@@ -364,15 +364,15 @@ static void add_call(CLI::App &command, ExplainQuestion &question) {
     add_option(command, group, "-r,--root", "of a broadcast (0)",
                take_root(calls.root, most_ranks_asked));
     add_option(command, group, "--codec", "codecs, separated by commas (as the settings say)",
-               take_codecs(question.codecs));
+               take_codecs(request.codecs));
     add_option(command, group, "--algo", listed(names_of(algorithm_table())),
-               take_algorithm(question.algorithm));
+               take_algorithm(request.algorithm));
 }
 
-CLI::App &add_explain_command(CLI::App &app, ExplainQuestion &question) {
+CLI::App &add_explain_command(CLI::App &app, ExplainRequest &request) {
     CLI::App &command =
         *app.add_subcommand("explain", "what the planner would do with calls, and why");
-    PerfArguments &calls = question.calls;
+    PerfArguments &calls = request.calls;
     add_option(command, "Sizes", "--bytes", "one size, as 4096 or 64M",
                [&calls](const std::string &text) -> Done {
                    QCCL_TRY(take_bytes(calls.min_bytes)(text));
@@ -382,33 +382,33 @@ CLI::App &add_explain_command(CLI::App &app, ExplainQuestion &question) {
     add_sizes(command, {calls.min_bytes, calls.max_bytes, calls.step_bytes, calls.step_factor});
     for (const char *const range : {"--minbytes", "--maxbytes"})
         command.get_option("--bytes")->excludes(command.get_option(range));
-    add_call(command, question);
-    add_machine_options(command, "Machine", question.asked);
+    add_call(command, request);
+    add_machine_options(command, "Machine", request.asked);
     add_option(command, "Results", "--json",
                "write JSON, one row for each size and codec; -: standard output, and no text",
-               take_text(question.json_file));
+               take_text(request.json_file));
     return command;
 }
 
-Done complete_question(ExplainQuestion &question) {
-    PerfArguments &calls = question.calls;
-    if (!question.asked.says_ranks())
+Done complete_request(ExplainRequest &request) {
+    PerfArguments &calls = request.calls;
+    if (!request.asked.says_ranks())
         return refuse("--ranks, --hosts or --topology is required: how many ranks are there?");
-    QCCL_TRY(question.machine, find_machine(question.asked));
-    calls.ranks = question.machine.ranks;
+    QCCL_TRY(request.machine, find_machine(request.asked));
+    calls.ranks = request.machine.ranks;
     QCCL_TRY(check_sizes(calls));
     if (calls.collective == Collective::barrier) {
         calls.min_bytes = calls.max_bytes = 0;
-        if (!question.codecs.empty()) return refuse("--codec: a barrier has no values to encode");
+        if (!request.codecs.empty()) return refuse("--codec: a barrier has no values to encode");
     }
     if (!calls.root) return refuse("--root all: name one root");
     if (*calls.root >= calls.ranks)
         return refuse("--root %u is none of the %u ranks", *calls.root, calls.ranks);
     const DataType type = calls.types ? calls.types->front() : DataType::float32;
-    for (const Codec &codec : question.codecs)
+    for (const Codec &codec : request.codecs)
         QCCL_TRY(check_codec(codec, calls.collective, type, calls.ops.front()));
-    if (question.algorithm && !question.algorithm.has(calls.collective))
-        return refuse("%s has no %s", spec(question.algorithm).c_str(), name(calls.collective));
+    if (request.algorithm && !request.algorithm.has(calls.collective))
+        return refuse("%s has no %s", spec(request.algorithm).c_str(), name(calls.collective));
     return {};
 }
 
@@ -424,9 +424,9 @@ template <class Link> Json json_of(const std::optional<Link> &link) {
             {"GBps", link->bytes_per_ns ? Json(*link->bytes_per_ns) : Json(nullptr)}};
 }
 
-Json json_of(const ExplainQuestion &question) {
-    const Machine &machine = question.machine;
-    const std::string &topology = question.asked.topology;
+Json json_of(const ExplainRequest &request) {
+    const Machine &machine = request.machine;
+    const std::string &topology = request.asked.topology;
     return {{"topology", topology.empty() ? Json(nullptr) : Json(topology)},
             {"ranks", machine.ranks},
             {"hosts", machine.hosts()},
@@ -438,45 +438,45 @@ Json json_of(const ExplainQuestion &question) {
 
 class Explainer {
 public:
-    explicit Explainer(const ExplainQuestion &question)
-        : question_(question), machine_(question.machine),
-          type_(sweep_types(question.calls).front()), op_(question.calls.ops.front()),
+    explicit Explainer(const ExplainRequest &request)
+        : request_(request), machine_(request.machine), type_(sweep_types(request.calls).front()),
+          op_(request.calls.ops.front()),
           link_bytes_(machine_.topology ? link_class_of(machine_.topology)
                                         : link_class_by_hosts(machine_.places.get())) {}
 
     Done run() {
         QCCL_TRY(policy_, policy_here(machine_.settings, machine_.ranks,
                                       static_cast<uint32_t>(machine_.hosts())));
-        if (!question_.json_file.empty()) {
-            QCCL_TRY(json_, JsonFile::open(question_.json_file));
+        if (!request_.json_file.empty()) {
+            QCCL_TRY(json_, JsonFile::open(request_.json_file));
             QCCL_TRY(json_->begin(head(), document_tail));
         }
-        for (const uint64_t bytes : sweep_sizes(question_.calls)) {
-            if (question_.codecs.empty()) QCCL_TRY(explain_call(bytes, nullptr));
-            for (const Codec &codec : question_.codecs) QCCL_TRY(explain_call(bytes, &codec));
+        for (const uint64_t bytes : sweep_sizes(request_.calls)) {
+            if (request_.codecs.empty()) QCCL_TRY(explain_call(bytes, nullptr));
+            for (const Codec &codec : request_.codecs) QCCL_TRY(explain_call(bytes, &codec));
         }
         return json_ ? json_->deliver() : Done{};
     }
 
 private:
     std::string head() const {
-        Json run = describe_run(question_.command_line);
-        run["machine"] = json_of(question_);
+        Json run = describe_run(request_.command_line);
+        run["machine"] = json_of(request_);
         std::string text = run.dump(-1, ' ', false, Json::error_handler_t::replace);
         text.pop_back(); // remove the closing brace, which document_tail contains
         return text + ",\n\"rows\": [";
     }
 
     Done explain_call(uint64_t bytes, const Codec *named) {
-        const Collective collective = question_.calls.collective;
+        const Collective collective = request_.calls.collective;
         const uint64_t count = bytes / type_bytes(type_) / parts_of(collective, machine_.ranks);
         QCCL_TRY(const CallChoice choice,
-                 policy_.choose(named, question_.algorithm,
+                 policy_.choose(named, request_.algorithm,
                                 policy_.traits(collective, type_, op_, count)));
         const Problem problem{.collective = collective,
                               .count = count,
                               .ranks = machine_.ranks,
-                              .root = *question_.calls.root,
+                              .root = *request_.calls.root,
                               .type = type_,
                               .codec = choice.codec,
                               .places = machine_.places.get()};
@@ -487,17 +487,17 @@ private:
     }
 
     Done show(const Explanation &explanation) {
-        if (question_.json_file != "-") {
+        if (request_.json_file != "-") {
             std::printf("%s%s", is_first_ ? "" : "\n", print_text(explanation, is_first_).c_str());
             is_first_ = false;
         }
         if (!json_) return {};
         Json row = Json::parse(print_json(explanation));
-        if (reduces(question_.calls.collective)) row["op"] = name(op_);
+        if (reduces(request_.calls.collective)) row["op"] = name(op_);
         return json_->add(row.dump(), document_tail);
     }
 
-    const ExplainQuestion &question_;
+    const ExplainRequest &request_;
     const Machine &machine_;
     const DataType type_;
     const RedOp op_;
@@ -509,6 +509,6 @@ private:
 
 } // namespace
 
-Done print_explanations(const ExplainQuestion &question) { return Explainer(question).run(); }
+Done print_explanations(const ExplainRequest &request) { return Explainer(request).run(); }
 
 } // namespace qccl::perf

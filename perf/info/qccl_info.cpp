@@ -56,26 +56,26 @@ static Take take_codec(std::optional<Codec> &codec) {
 }
 
 static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
-                              ScheduleQuestion &question, Task &task,
-                              Done (*answer)(const ScheduleQuestion &)) {
+                              ScheduleRequest &request, Task &task,
+                              Done (*answer)(const ScheduleRequest &)) {
     CLI::App &command = *app.add_subcommand(name, help);
     add_option(command, options, "COLLECTIVE",
                listed({collective_names.begin(), collective_names.end()}),
-               take_collective(question.collective))
+               take_collective(request.collective))
         ->required();
     add_option(command, options, "--algo", listed(names_of(algorithm_table())),
-               take_algorithm(question.algorithm));
+               take_algorithm(request.algorithm));
     add_option(command, options, "--ranks", "how many",
-               take_count(question.ranks, 1, most_ranks_asked));
+               take_count(request.ranks, 1, most_ranks_asked));
     add_option(command, options, "--hosts",
                "how many ranks each host has: 2,2,3, 2,2,3:round or, with nodes and racks, 1+1,2/3",
-               take_hosts(question.places));
+               take_hosts(request.places));
     add_option(command, options, "--root", "of a broadcast (0)",
-               take_count(question.root, 0, most_ranks_asked - 1));
+               take_count(request.root, 0, most_ranks_asked - 1));
     add_option(command, options, "--codec", "codec; without, none is placed",
-               take_codec(question.codec));
+               take_codec(request.codec));
     command.callback(
-        [&task, &question, answer] { task = [&question, answer] { return answer(question); }; });
+        [&task, &request, answer] { task = [&request, answer] { return answer(request); }; });
     return command;
 }
 
@@ -88,47 +88,46 @@ static Done answer(const Task &task) {
     }
 }
 
-static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task) {
-    CLI::App &shown = add_question(app, "schedule", "one rank's schedule as text", question, task,
-                                   print_schedule);
+static void add_schedule_requests(CLI::App &app, ScheduleRequest &request, Task &task) {
+    CLI::App &shown =
+        add_question(app, "schedule", "one rank's schedule as text", request, task, print_schedule);
     add_option(shown, options, "--rank", "whose (0)",
-               take_count(question.rank, 0, most_ranks_asked - 1));
+               take_count(request.rank, 0, most_ranks_asked - 1));
     CLI::App &proven = add_question(app, "verify", "prove the schedules of all ranks together",
-                                    question, task, print_proof);
+                                    request, task, print_proof);
     add_option(proven, options, "--file",
                "texts to prove, one section for each rank; -: standard input",
-               take_text(question.file));
+               take_text(request.file));
     proven
-        .add_flag("--synchronous", question.has_synchronous_sends,
+        .add_flag("--synchronous", request.has_synchronous_sends,
                   "also where a send is done only when its receive is posted")
         ->group(options);
     for (CLI::App *const command : {&shown, &proven}) command->get_option("--algo")->required();
     shown.get_option("--ranks")->required();
 }
 
-static void add_explain(CLI::App &app, ExplainQuestion &question, Task &task) {
-    add_explain_command(app, question).callback([&task, &question] {
-        task = [&question] { return print_explanations(question); };
+static void add_explain(CLI::App &app, ExplainRequest &request, Task &task) {
+    add_explain_command(app, request).callback([&task, &request] {
+        task = [&request] { return print_explanations(request); };
     });
 }
 
-static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
+static void add_attach(CLI::App &app, AttachRequest &request, Task &task) {
     CLI::App &command = *app.add_subcommand("attach", "what the ranks of a running job wait for");
     add_option(command, options, "PID|FOLDER", "a process of the job, or a folder (QCCL_RECORD)",
-               take_text(question.place))
+               take_text(request.place))
         ->required();
     add_option(command, options, "--calls", "list so many of each rank's last calls (0)",
-               take_count(question.last_calls, 0, UINT32_MAX));
-    command.callback(
-        [&task, &question] { task = [&question] { return print_attached(question); }; });
+               take_count(request.last_calls, 0, UINT32_MAX));
+    command.callback([&task, &request] { task = [&request] { return print_attached(request); }; });
 }
 
-struct TraceQuestion {
+struct TraceRequest {
     std::vector<std::string> files;
     std::string output = "trace.json";
 };
 
-static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceQuestion &traces,
+static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceRequest &traces,
                        Task &task) {
     CLI::App &calls =
         *app.add_subcommand("calls", "calls, time and skew of a job that recorded its calls");
@@ -146,50 +145,48 @@ static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceQuest
     });
 }
 
-static void add_whatif(CLI::App &app, WhatIfQuestion &question,
+static void add_whatif(CLI::App &app, WhatIfRequest &request,
                        const std::vector<std::string> &command_line, Task &task) {
     CLI::App &command = *app.add_subcommand(
         "whatif", "how long a recorded job would take on another machine or with another codec");
-    command.add_option("FILE", question.logs, "files of QCCL_RECORD_CALLS, one for each rank")
+    command.add_option("FILE", request.logs, "files of QCCL_RECORD_CALLS, one for each rank")
         ->required()
         ->group(options);
-    add_machine_options(command, options, question.machine);
+    add_machine_options(command, options, request.machine);
     add_option(command, options, "--codec", "of all calls that can have it (as settings say)",
-               take_codec(question.codec));
+               take_codec(request.codec));
     add_option(command, options, "--algo", "of all calls that can have it (the planner's choice)",
-               take_algorithm(question.algorithm));
+               take_algorithm(request.algorithm));
     add_option(command, options, "--out",
                "write a plan for QCCL_PLAN_FILE to this file; -: "
                "standard output",
-               take_text(question.plan_file));
+               take_text(request.plan_file));
     add_option(command, options, "--json", "write JSON to this file; -: standard output",
-               take_text(question.json_file));
-    command.callback([&task, &question, &command_line] {
-        task = [&question, &command_line] { return print_whatif(question, command_line); };
+               take_text(request.json_file));
+    command.callback([&task, &request, &command_line] {
+        task = [&request, &command_line] { return print_whatif(request, command_line); };
     });
 }
 
-static void add_topology(CLI::App &app, TopologyQuestion &question, Task &task) {
+static void add_topology(CLI::App &app, TopologyRequest &request, Task &task) {
     CLI::App &command =
         *app.add_subcommand("topology", "parts, links and rings of this machine or another one");
     add_option(command, options, "--topology",
                "a file of hwloc, NCCL, RCCL or --text, or a text such as '4 x node(8 gpu) net:50'",
-               take_text(question.topology));
+               take_text(request.topology));
     add_option(command, options, "--ranks", "how many (one for each GPU or NUMA node)",
-               take_count(question.ranks, 1, most_ranks_asked));
-    command.add_flag("--matrix", question.has_matrix, "paths between GPUs, NICs and NUMA nodes")
+               take_count(request.ranks, 1, most_ranks_asked));
+    command.add_flag("--matrix", request.has_matrix, "paths between GPUs, NICs and NUMA nodes")
         ->group(options);
     for (const auto &[flag, help, path] :
-         {std::tuple("--svg", "write a picture to this file; -: standard output", &question.svg),
-          std::tuple("--json", "write JSON to this file", &question.json),
-          std::tuple("--text", "write a text that --topology reads to this file", &question.text)})
+         {std::tuple("--svg", "write a picture to this file; -: standard output", &request.svg),
+          std::tuple("--json", "write JSON to this file", &request.json),
+          std::tuple("--text", "write a text that --topology reads to this file", &request.text)})
         add_option(command, options, flag, help, take_text(*path));
-    command.callback(
-        [&task, &question] { task = [&question] { return print_topology(question); }; });
+    command.callback([&task, &request] { task = [&request] { return print_topology(request); }; });
 }
 
-static void add_advice(CLI::App &app, AdviceQuestion &advice, TensorPlanQuestion &plan,
-                       Task &task) {
+static void add_advice(CLI::App &app, AdviceRequest &advice, TensorPlanRequest &plan, Task &task) {
     CLI::App &advised =
         *app.add_subcommand("advise", "which codec for data at hand, with what error and gain");
     add_advice_options(advised, options, advice);
@@ -201,19 +198,19 @@ static void add_advice(CLI::App &app, AdviceQuestion &advice, TensorPlanQuestion
 }
 
 // The arguments of each command.
-struct Questions {
-    AttachQuestion attached;
+struct Requests {
+    AttachRequest attached;
     std::vector<std::string> logs;
-    TraceQuestion traces;
-    WhatIfQuestion whatif;
-    TopologyQuestion topology;
-    ExplainQuestion explained;
-    AdviceQuestion advice;
-    TensorPlanQuestion plan;
-    ScheduleQuestion schedule;
+    TraceRequest traces;
+    WhatIfRequest whatif;
+    TopologyRequest topology;
+    ExplainRequest explained;
+    AdviceRequest advice;
+    TensorPlanRequest plan;
+    ScheduleRequest schedule;
 };
 
-static void add_commands(CLI::App &app, Questions &to, const std::vector<std::string> &command_line,
+static void add_commands(CLI::App &app, Requests &to, const std::vector<std::string> &command_line,
                          Task &task) {
     add_topic(app, "version", "the library's version", task, always(print_version));
     add_topic(app, "devices", "what can compute", task, always(print_devices));
@@ -228,7 +225,7 @@ static void add_commands(CLI::App &app, Questions &to, const std::vector<std::st
     to.explained.command_line = command_line;
     add_explain(app, to.explained, task);
     add_advice(app, to.advice, to.plan, task);
-    add_questions(app, to.schedule, task);
+    add_schedule_requests(app, to.schedule, task);
     // Lets run() see --json after a topic and refuse it there as it does before a topic.
     for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
 }
@@ -246,7 +243,7 @@ static int run(const std::vector<std::string> &command_line) {
                "--json", [&] { task = always([&command_line] { print_run(command_line); }); },
                "alone: version, command line, host, date and settings, as JSON")
             ->group(options);
-    Questions questions;
+    Requests questions;
     add_commands(app, questions, command_line, task);
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
     if (*json && !app.get_subcommands().empty()) {
@@ -258,8 +255,8 @@ static int run(const std::vector<std::string> &command_line) {
                                               : " prints text only")));
     }
     const bool asks = app.got_subcommand("schedule") || app.got_subcommand("verify");
-    if (const Done sound = asks                            ? check_question(questions.schedule)
-                           : app.got_subcommand("explain") ? complete_question(questions.explained)
+    if (const Done sound = asks                            ? check_request(questions.schedule)
+                           : app.got_subcommand("explain") ? complete_request(questions.explained)
                                                            : Done{};
         !sound)
         return tell(refusal(program, sound.error().text));

@@ -105,9 +105,9 @@ ReplayedTimes replay(const RecordedJob &job, std::span<const CallTimes> times);
 
 // ---- qccl-info whatif
 
-struct WhatIfQuestion {
+struct WhatIfRequest {
     std::vector<std::string> logs;   // files of QCCL_RECORD_CALLS
-    MachineQuestion machine = {};    // without ranks: the job's machine, with its cores and
+    MachineRequest machine = {};     // without ranks: the job's machine, with its cores and
                                      // one host for each node
     std::optional<Codec> codec = {}; // nothing: the codec of each call, or that of the settings
     Algorithm algorithm = {};        // empty: the planner chooses
@@ -118,7 +118,7 @@ struct WhatIfQuestion {
 // predicted with the requested ones, in total and by shape of calls. Fails with invalid_argument or
 // damaged_data if logs cannot be read or do not fit together, or if the machine has another number
 // of ranks. Fails also if a file cannot be written.
-Done print_whatif(const WhatIfQuestion &question, const std::vector<std::string> &command_line);
+Done print_whatif(const WhatIfRequest &request, const std::vector<std::string> &command_line);
 
 // ---- The answer of whatif
 
@@ -147,6 +147,6 @@ struct WhatIfAnswer {
     PlanFile plan; // the requested plan as rules
 };
 
-Result<WhatIfAnswer> find_whatif(const WhatIfQuestion &question);
+Result<WhatIfAnswer> find_whatif(const WhatIfRequest &request);
 
 } // namespace qccl::perf

@@ -14,38 +14,38 @@
 
 namespace qccl::perf {
 
-static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t rank) {
+static Result<Schedule> schedule_of(const ScheduleRequest &request, uint32_t rank) {
     QCCL_TRY(const Schedule author,
-             emit(question.algorithm, question.collective, question.team(rank)));
-    if (!question.codec) return author;
+             emit(request.algorithm, request.collective, request.team(rank)));
+    if (!request.codec) return author;
     return place_codec(author);
 }
 
-Done check_question(const ScheduleQuestion &question) {
-    QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, DataType::float32,
+Done check_request(const ScheduleRequest &request) {
+    QCCL_TRY(check_codec(request.codec.value_or(Codec{}), request.collective, DataType::float32,
                          RedOp::sum));
-    const Algorithm &algorithm = question.algorithm;
-    if (algorithm && !algorithm.has(question.collective))
+    const Algorithm &algorithm = request.algorithm;
+    if (algorithm && !algorithm.has(request.collective))
         return Error::make(Code::invalid_argument, "%s has no %s", spec(algorithm).c_str(),
-                           name(question.collective));
-    if (question.ranks == 0)
-        return question.file.empty()
+                           name(request.collective));
+    if (request.ranks == 0)
+        return request.file.empty()
                    ? Error::make(Code::invalid_argument, "--ranks is required without --file")
                    : Done{};
-    if (question.places && question.places->ranks() != question.ranks)
+    if (request.places && request.places->ranks() != request.ranks)
         return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
-                           question.places->ranks(), question.ranks);
+                           request.places->ranks(), request.ranks);
     for (const auto &[name, rank] :
-         {std::pair("--rank", question.rank), std::pair("--root", question.root)})
-        if (rank >= question.ranks)
+         {std::pair("--rank", request.rank), std::pair("--root", request.root)})
+        if (rank >= request.ranks)
             return Error::make(Code::invalid_argument, "%s %u is none of the %u ranks", name, rank,
-                               question.ranks);
+                               request.ranks);
     return {};
 }
 
-Done print_schedule(const ScheduleQuestion &question) {
-    QCCL_TRY(Schedule schedule, schedule_of(question, question.rank));
-    std::fputs(print(Section{question.team(question.rank), std::move(schedule)}).c_str(), stdout);
+Done print_schedule(const ScheduleRequest &request) {
+    QCCL_TRY(Schedule schedule, schedule_of(request, request.rank));
+    std::fputs(print(Section{request.team(request.rank), std::move(schedule)}).c_str(), stdout);
     return {};
 }
 
@@ -76,9 +76,9 @@ static Done check_sections(const std::vector<Section> &sections, const std::stri
 }
 
 // Reads one section for each rank, in any order, and sorts them by rank.
-static Result<std::vector<Section>> read_sections(const ScheduleQuestion &question) {
-    const std::string called = question.file == "-" ? "standard input" : question.file;
-    QCCL_TRY(const std::string text, read_text(question.file, called));
+static Result<std::vector<Section>> read_sections(const ScheduleRequest &request) {
+    const std::string called = request.file == "-" ? "standard input" : request.file;
+    QCCL_TRY(const std::string text, read_text(request.file, called));
     auto parsed = parse(text);
     if (!parsed)
         return Error::make(Code::invalid_argument, "%.200s: %.280s", called.c_str(),
@@ -90,21 +90,21 @@ static Result<std::vector<Section>> read_sections(const ScheduleQuestion &questi
     if (count == 0)
         return Error::make(Code::invalid_argument, "%s holds no schedule", called.c_str());
     QCCL_TRY(check_sections(sections, called));
-    if (question.ranks != 0 && question.ranks != count)
+    if (request.ranks != 0 && request.ranks != count)
         return Error::make(Code::invalid_argument, "%s holds %u schedules, and --ranks says %u",
-                           called.c_str(), count, question.ranks);
+                           called.c_str(), count, request.ranks);
     return sections;
 }
 
 // Returns the schedules of the file or of the algorithm. With a file, also sets the theorem's ranks
 // and root.
-static Result<ScheduleOf> find_schedules(const ScheduleQuestion &question, Theorem &theorem) {
-    if (question.file.empty())
-        return ScheduleOf([&question](uint32_t rank) { return schedule_of(question, rank); });
-    QCCL_TRY(std::vector<Section> sections, read_sections(question));
+static Result<ScheduleOf> find_schedules(const ScheduleRequest &request, Theorem &theorem) {
+    if (request.file.empty())
+        return ScheduleOf([&request](uint32_t rank) { return schedule_of(request, rank); });
+    QCCL_TRY(std::vector<Section> sections, read_sections(request));
     theorem.ranks = static_cast<uint32_t>(sections.size());
     theorem.root = sections[0].team.root;
-    const bool has_codec = question.codec.has_value();
+    const bool has_codec = request.codec.has_value();
     return ScheduleOf(
         [has_codec, sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
             const Schedule &schedule = sections[rank].schedule;
@@ -123,22 +123,22 @@ static Done print_synchronous_proof(const ScheduleOf &schedules, uint32_t ranks)
     return {};
 }
 
-Done print_proof(const ScheduleQuestion &question) {
-    Theorem theorem{.collective = question.collective,
-                    .order = question.algorithm.order(question.team(0)),
-                    .ranks = question.ranks,
-                    .root = question.root,
-                    .own = question.algorithm.own()};
+Done print_proof(const ScheduleRequest &request) {
+    Theorem theorem{.collective = request.collective,
+                    .order = request.algorithm.order(request.team(0)),
+                    .ranks = request.ranks,
+                    .root = request.root,
+                    .own = request.algorithm.own()};
     const auto begin = std::chrono::steady_clock::now();
-    QCCL_TRY(const ScheduleOf schedules, find_schedules(question, theorem));
+    QCCL_TRY(const ScheduleOf schedules, find_schedules(request, theorem));
     QCCL_TRY(const Verified proof, verify(theorem, schedules));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("%s by %s of %u ranks%s%s holds: %" PRIu64 " steps, %" PRIu64
                 " messages, %u rounds; proven in %.3f s\n",
-                name(theorem.collective), spec(question.algorithm).c_str(), theorem.ranks,
-                question.codec ? " with " : "", question.codec ? spec(*question.codec).c_str() : "",
+                name(theorem.collective), spec(request.algorithm).c_str(), theorem.ranks,
+                request.codec ? " with " : "", request.codec ? spec(*request.codec).c_str() : "",
                 proof.steps, proof.messages, proof.rounds, seconds.count());
-    if (!question.has_synchronous_sends) return {};
+    if (!request.has_synchronous_sends) return {};
     return print_synchronous_proof(schedules, theorem.ranks);
 }
 

@@ -55,12 +55,12 @@ std::string describe(const Machine &machine) {
     return text + between + racks_text(machine);
 }
 
-Result<Machine> known_machine(const MachineQuestion &question) {
-    if (!question.says_ranks())
+Result<Machine> known_machine(const MachineRequest &request) {
+    if (!request.says_ranks())
         return Error::make(Code::invalid_argument,
                            "on which machines? Say it as in --topology '4 x node(16 core) "
                            "net:10gbit', or as in --hosts 1,1,1,1 --rate 10gbit");
-    QCCL_TRY(Machine machine, find_machine(question));
+    QCCL_TRY(Machine machine, find_machine(request));
     if (machine.hosts() > 1 && !machine.remote_bytes_per_ns())
         return Error::make(Code::invalid_argument,
                            "how fast the links between the hosts are is unknown, and with it "

@@ -35,7 +35,7 @@ std::string describe(const Machine &machine);
 
 // Finds the machine for an answer in times. Refuses a question without the number of ranks, and
 // hosts without a known rate between them.
-Result<Machine> known_machine(const MachineQuestion &question);
+Result<Machine> known_machine(const MachineRequest &request);
 
 // ---- Rules for calls
 

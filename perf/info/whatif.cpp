@@ -42,22 +42,22 @@ Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
     return part;
 }
 
-Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
-    const bool is_recorded = question.topology.empty() && !question.places;
+Result<Machine> machine_of(const RecordedJob &job, MachineRequest request) {
+    const bool is_recorded = request.topology.empty() && !request.places;
     const auto check = [&](uint32_t ranks) -> Done {
         if (ranks == job.ranks) return {};
         return Error::make(Code::invalid_argument,
                            "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
                            ranks, job.ranks);
     };
-    if (!question.topology.empty() && question.ranks == 0) question.ranks = job.ranks;
+    if (!request.topology.empty() && request.ranks == 0) request.ranks = job.ranks;
     if (is_recorded) {
-        if (question.ranks != 0) QCCL_TRY(check(question.ranks));
-        question.places = recorded_places(job);
-        const auto most_ranks = static_cast<double>(question.places->hosts().most_ranks());
-        if (!question.cores) question.cores = most_ranks / job.ranks_per_core;
+        if (request.ranks != 0) QCCL_TRY(check(request.ranks));
+        request.places = recorded_places(job);
+        const auto most_ranks = static_cast<double>(request.places->hosts().most_ranks());
+        if (!request.cores) request.cores = most_ranks / job.ranks_per_core;
     }
-    QCCL_TRY(Machine machine, find_machine(question));
+    QCCL_TRY(Machine machine, find_machine(request));
     QCCL_TRY(check(machine.ranks));
     return machine;
 }
@@ -90,8 +90,8 @@ bool has_ranks_of_job(const RecordedComm &comm, uint32_t ranks) {
 
 class WhatIf {
 public:
-    WhatIf(const WhatIfQuestion &question, WhatIfAnswer &answer)
-        : question_(question), answer_(answer) {}
+    WhatIf(const WhatIfRequest &request, WhatIfAnswer &answer)
+        : request_(request), answer_(answer) {}
 
     Done run() {
         for (const RecordedComm &comm : answer_.job.comms) {
@@ -185,13 +185,13 @@ private:
     Done asked_case(const RecordedShape &shape) {
         const Codec none;
         const bool fits = shape.shape.collective != Collective::barrier &&
-                          (!question_.codec || check_codec(*question_.codec, shape.shape.collective,
-                                                           shape.shape.type, shape.shape.op));
+                          (!request_.codec || check_codec(*request_.codec, shape.shape.collective,
+                                                          shape.shape.type, shape.shape.op));
         const Algorithm algorithm =
-            question_.algorithm && question_.algorithm.has(shape.shape.collective)
-                ? question_.algorithm
+            request_.algorithm && request_.algorithm.has(shape.shape.collective)
+                ? request_.algorithm
                 : Algorithm();
-        const Codec *const codec = !fits ? &none : question_.codec ? &*question_.codec : nullptr;
+        const Codec *const codec = !fits ? &none : request_.codec ? &*request_.codec : nullptr;
         QCCL_TRY(Simulated done, simulated(shape, codec, algorithm));
         if (!done.of.codec.is_lossless()) {
             QCCL_TRY(Simulated lossless, simulated(shape, &none, algorithm));
@@ -248,7 +248,7 @@ private:
         answer_.plan.rules = Rules(std::move(rules));
     }
 
-    const WhatIfQuestion &question_;
+    const WhatIfRequest &request_;
     WhatIfAnswer &answer_;
     std::vector<SimulatedJob> jobs_; // by communicator
     std::vector<CallTimes> recorded_times_, asked_times_;
@@ -256,12 +256,12 @@ private:
 
 } // namespace
 
-Result<WhatIfAnswer> find_whatif(const WhatIfQuestion &question) {
-    QCCL_TRY(const std::vector<CallLog> logs, read_call_logs(question.logs));
+Result<WhatIfAnswer> find_whatif(const WhatIfRequest &request) {
+    QCCL_TRY(const std::vector<CallLog> logs, read_call_logs(request.logs));
     WhatIfAnswer answer;
     QCCL_TRY(answer.job, put_together(logs));
-    QCCL_TRY(answer.machine, machine_of(answer.job, question.machine));
-    QCCL_TRY(WhatIf(question, answer).run());
+    QCCL_TRY(answer.machine, machine_of(answer.job, request.machine));
+    QCCL_TRY(WhatIf(request, answer).run());
     return answer;
 }
 
@@ -410,19 +410,19 @@ static Json json_of(const WhatIfAnswer &answer, const std::vector<std::string> &
     return json;
 }
 
-Done print_whatif(const WhatIfQuestion &question, const std::vector<std::string> &command_line) {
-    if (question.json_file == "-" && question.plan_file == "-")
+Done print_whatif(const WhatIfRequest &request, const std::vector<std::string> &command_line) {
+    if (request.json_file == "-" && request.plan_file == "-")
         return Error::make(Code::invalid_argument, "only one of --out and --json can go to "
                                                    "standard output; name a file for the other");
-    QCCL_TRY(const WhatIfAnswer answer, find_whatif(question));
-    if (question.json_file != "-") {
+    QCCL_TRY(const WhatIfAnswer answer, find_whatif(request));
+    if (request.json_file != "-") {
         print_heading(answer);
         print_totals(answer);
         print_shapes(answer);
     }
-    if (!question.plan_file.empty()) QCCL_TRY(write_file(question.plan_file, print(answer.plan)));
-    if (question.json_file.empty()) return {};
-    return write_file(question.json_file, json_of(answer, command_line).dump(2) + "\n");
+    if (!request.plan_file.empty()) QCCL_TRY(write_file(request.plan_file, print(answer.plan)));
+    if (request.json_file.empty()) return {};
+    return write_file(request.json_file, json_of(answer, command_line).dump(2) + "\n");
 }
 
 } // namespace qccl::perf

@@ -51,7 +51,7 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
     one->config.codec = one->handle.get();
     const std::string algorithm = asked == "auto" ? "" : asked;
     one->config.algorithm = algorithm.empty() ? nullptr : one->asked.c_str();
-    QCCL_TRY(one->plan, plan_of(stage_.comm, operation_, codec, algorithm));
+    QCCL_TRY(one->plan, plan_of(context_.comm, operation_, codec, algorithm));
     cases_.push_back(std::move(one));
     return {};
 }
@@ -60,8 +60,8 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
 std::string Point::no_baseline_note() const {
     Operation small = operation_;
     small.count = 1;
-    std::string note = stage_.mpi->library();
-    if (stage_.mpi->has(small)) {
+    std::string note = context_.mpi->library();
+    if (context_.mpi->has(small)) {
         note += " counts no more than 2147483647 values";
     } else {
         note +=
@@ -72,15 +72,15 @@ std::string Point::no_baseline_note() const {
 }
 
 Done Point::prepare(const ProgressListener &listener) {
-    if (stage_.mpi && !has_baseline()) listener.note(no_baseline_note());
-    for (const std::string &asked : stage_.arguments.algorithms) {
+    if (context_.mpi && !has_baseline()) listener.note(no_baseline_note());
+    for (const std::string &asked : context_.arguments.algorithms) {
         const auto algorithm = parse_algorithm(asked);
         if (algorithm && !algorithm->has(operation_.collective)) {
             listener.note(asked + " has no " + name(operation_.collective));
             continue;
         }
         bool has_lossless = false, has_any = false;
-        for (const Codec &codec : stage_.arguments.codecs) {
+        for (const Codec &codec : context_.arguments.codecs) {
             const Done possible =
                 check_codec(codec, operation_.collective, operation_.type, operation_.op);
             if (!possible) {
@@ -92,7 +92,7 @@ Done Point::prepare(const ProgressListener &listener) {
             has_any = true;
             has_lossless |= codec.is_lossless();
         }
-        const bool is_compared = stage_.arguments.has_lossless_beside;
+        const bool is_compared = context_.arguments.has_lossless_beside;
         if (has_any && !has_lossless && is_compared) QCCL_TRY(add_case(Codec{}, asked, false));
     }
     return {};
@@ -100,7 +100,7 @@ Done Point::prepare(const ProgressListener &listener) {
 
 // In place, the smaller buffer is inside the larger one, at this rank's part.
 std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
-    const uint32_t rank = stage_.rank_group.rank();
+    const uint32_t rank = context_.rank_group.rank();
     const std::byte *send = send_;
     std::byte *recv = recv_;
     if (in_place) {
@@ -108,7 +108,8 @@ std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_pla
         recv = recv_ + rank * operation_.recv_in_place_stride() * element_bytes();
     }
     return [=, this] {
-        return call_collective(stage_.comm, operation_, send, recv, stage_.device.stream(), config);
+        return call_collective(context_.comm, operation_, send, recv, context_.device.stream(),
+                               config);
     };
 }
 
@@ -116,8 +117,8 @@ std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_pla
 Done Point::refill(bool in_place) {
     if (!in_place) return {};
     const uint64_t offset =
-        stage_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
-    return stage_.device.copy(recv_ + offset, send_, operation_.send_count() * element_bytes());
+        context_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
+    return context_.device.copy(recv_ + offset, send_, operation_.send_count() * element_bytes());
 }
 
 // Fills the receive buffer with a pattern, so that elements that a call leaves unwritten are found.
@@ -125,21 +126,21 @@ Done Point::poison() {
     static constexpr int poison = 0xA5;
     const size_t bytes = operation_.recv_count() * element_bytes();
     std::memset(host_ ? host_ : recv_, poison, bytes);
-    return host_ ? stage_.device.copy(recv_, host_, bytes) : Done();
+    return host_ ? context_.device.copy(recv_, host_, bytes) : Done();
 }
 
 Done Point::take_input() {
     std::byte *const input = host_ ? host_ : send_;
     const uint64_t count = operation_.send_count();
-    stage_.source.read(stage_.rank_group.rank(), operation_.type, 0, count, input);
-    return host_ ? stage_.device.copy(send_, host_, count * element_bytes()) : Done();
+    context_.source.read(context_.rank_group.rank(), operation_.type, 0, count, input);
+    return host_ ? context_.device.copy(send_, host_, count * element_bytes()) : Done();
 }
 
 Result<const std::byte *> Point::result_on_host(bool in_place) {
     const uint64_t stride = in_place ? operation_.recv_in_place_stride() : 0;
-    const std::byte *const result = recv_ + stage_.rank_group.rank() * stride * element_bytes();
+    const std::byte *const result = recv_ + context_.rank_group.rank() * stride * element_bytes();
     if (!host_) return result;
-    QCCL_TRY(stage_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
+    QCCL_TRY(context_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
     return host_;
 }
 
@@ -163,8 +164,8 @@ TimedCall Point::timed_call(const Case &one, bool in_place) {
     // that most programs make.
     const bool is_plain = one.codec.is_lossless() && one.asked == "auto";
     std::function<Done()> finish;
-    if (stage_.device.enqueues())
-        finish = [this] { return finish_calls(stage_.device, stage_.comm); };
+    if (context_.device.enqueues())
+        finish = [this] { return finish_calls(context_.device, context_.comm); };
     return {.call = call_of(is_plain ? nullptr : &one.config, in_place),
             .finish = finish,
             .refill = [this, in_place] { return refill(in_place); },
@@ -176,8 +177,8 @@ TimedCall Point::baseline(bool in_place) {
     // MPI's broadcast always has one buffer.
     const std::byte *const send = in_place ? nullptr : send_;
     const auto call = [this, send]() -> Done {
-        if (stage_.mpi->call(operation_, send, recv_) == 0) return {};
-        return Error::make(Code::remote_error, "%s: %s failed", stage_.mpi->library(),
+        if (context_.mpi->call(operation_, send, recv_) == 0) return {};
+        return Error::make(Code::remote_error, "%s: %s failed", context_.mpi->library(),
                            name(operation_.collective));
     };
     return {.call = call,
@@ -186,7 +187,7 @@ TimedCall Point::baseline(bool in_place) {
 }
 
 TurnOptions Point::turn_options(size_t timed_calls, bool in_place) const {
-    const PerfArguments &arguments = stage_.arguments;
+    const PerfArguments &arguments = context_.arguments;
     const Pace pace = pace_of(arguments, operation_.bytes());
     TurnOptions options{.iterations = pace.iterations,
                         .warmup_iterations = arguments.warmup_iterations,
@@ -213,7 +214,7 @@ static Result<std::optional<double>> slowest_enqueue(RankGroup &rank_group, cons
 
 // Uses for each iteration the time of the rank that -a selects.
 Result<Measurement> Point::summarize(const Times &times) {
-    RankGroup &rank_group = stage_.rank_group;
+    RankGroup &rank_group = context_.rank_group;
     const size_t iterations = times.us.size();
     std::vector<double> all(iterations * rank_group.size()), cpu(all.size());
     QCCL_TRY(rank_group.allgather(times.us.data(), all.data(), iterations * sizeof(double)));
@@ -223,7 +224,7 @@ Result<Measurement> Point::summarize(const Times &times) {
         for (uint32_t rank = 0; rank < rank_group.size(); rank++)
             of_ranks[rank] = from[rank * iterations + iteration];
         const Statistics ranks = statistics(of_ranks);
-        switch (stage_.arguments.average) {
+        switch (context_.arguments.average) {
         case Average::rank_0: return of_ranks[0];
         case Average::mean: return ranks.mean;
         case Average::fastest: return ranks.min;
@@ -249,7 +250,7 @@ Result<Measurement> Point::summarize(const Times &times) {
     measurement.time_us = statistics(picked_us);
     QCCL_TRY(measurement.enqueue_us, slowest_enqueue(rank_group, times));
     measurement.shown_us =
-        stage_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;
+        context_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;
     return measurement;
 }
 
@@ -272,15 +273,16 @@ static std::optional<TimeShares> time_shares(std::span<const qcclCommStats_t> al
 Result<Point::CallWork> Point::work_of(const std::function<Done()> &call) {
     qcclCommStats_t before{}, after{};
     before.size = after.size = sizeof before;
-    QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &before), "qcclCommGetStats", stage_.comm));
+    QCCL_TRY(
+        explained(qcclCommGetStats(context_.comm, &before), "qcclCommGetStats", context_.comm));
     QCCL_TRY(call());
-    QCCL_TRY(finish_calls(stage_.device, stage_.comm));
-    QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &after), "qcclCommGetStats", stage_.comm));
+    QCCL_TRY(finish_calls(context_.device, context_.comm));
+    QCCL_TRY(explained(qcclCommGetStats(context_.comm, &after), "qcclCommGetStats", context_.comm));
     for (const auto field :
          {&qcclCommStats_t::wire_bytes, &qcclCommStats_t::encode_ns, &qcclCommStats_t::copy_ns,
           &qcclCommStats_t::wait_ns, &qcclCommStats_t::wire_ns, &qcclCommStats_t::network_ns})
         after.*field -= before.*field;
-    QCCL_TRY(const auto all, gather(stage_.rank_group, after));
+    QCCL_TRY(const auto all, gather(context_.rank_group, after));
     CallWork work{.shares = time_shares(all)};
     for (const qcclCommStats_t &rank : all)
         work.wire_bytes = std::max(work.wire_bytes, rank.wire_bytes);
@@ -301,16 +303,16 @@ Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
 
 Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
     const auto call = call_of(&one.config, in_place);
-    for (uint32_t check = 0; check < std::max<uint32_t>(stage_.arguments.checks, 1); check++) {
+    for (uint32_t check = 0; check < std::max<uint32_t>(context_.arguments.checks, 1); check++) {
         QCCL_TRY(poison());
         QCCL_TRY(refill(in_place));
         QCCL_TRY(const CallWork work, work_of(call));
         measurement.wire_bytes = work.wire_bytes;
         measurement.shares = work.shares;
-        if (stage_.arguments.checks == 0) break;
+        if (context_.arguments.checks == 0) break;
         QCCL_TRY(const std::byte *const result, result_on_host(in_place));
-        QCCL_TRY(const CheckResult found, check_result(stage_.rank_group, operation_,
-                                                       one.plan.codec, stage_.source, result));
+        QCCL_TRY(const CheckResult found, check_result(context_.rank_group, operation_,
+                                                       one.plan.codec, context_.source, result));
         measurement.wrong = found.wrong;
         measurement.overflowed = found.overflowed;
         measurement.nmse = found.nmse;
@@ -329,9 +331,9 @@ Result<std::vector<Measurement>> Point::measure(bool in_place) {
     std::vector<TimedCall> timed_calls;
     for (const auto &one : cases_) timed_calls.push_back(timed_call(*one, in_place));
     if (has_baseline()) timed_calls.push_back(baseline(in_place));
-    QCCL_TRY(
-        const std::vector<Times> times,
-        time_in_turns(stage_.rank_group, timed_calls, turn_options(timed_calls.size(), in_place)));
+    QCCL_TRY(const std::vector<Times> times,
+             time_in_turns(context_.rank_group, timed_calls,
+                           turn_options(timed_calls.size(), in_place)));
 
     std::vector<Measurement> measurements;
     for (const Times &one : times) {
@@ -356,8 +358,8 @@ Row Point::row_of(const Case &one, const Measurement &out_of_place,
             .used_codec = one.plan.codec,
             .algorithm = one.plan.algorithm,
             .transport = one.plan.transport,
-            .devices = stage_.arguments.devices_of_ranks(),
-            .baseline = has_baseline() ? stage_.mpi->library() : "",
+            .devices = context_.arguments.devices_of_ranks(),
+            .baseline = has_baseline() ? context_.mpi->library() : "",
             .nmse_predicted = one.plan.nmse_predicted,
             .out_of_place = out_of_place,
             .in_place = in_place};
@@ -420,40 +422,40 @@ struct RankBuffers {
     PinnedMemory host; // used if the other buffers are on a GPU
     std::vector<Registered> registered;
 
-    static Result<RankBuffers> create(const RankContext &stage, DataType type);
+    static Result<RankBuffers> create(const RankContext &context, DataType type);
 };
 
 // The barrier at the end keeps host memory from being allocated or freed while one rank's stream
 // waits for another's, because a GPU may postpone such work until the wait is over.
-Result<RankBuffers> RankBuffers::create(const RankContext &stage, DataType type) {
-    const PerfArguments &arguments = stage.arguments;
+Result<RankBuffers> RankBuffers::create(const RankContext &context, DataType type) {
+    const PerfArguments &arguments = context.arguments;
     const size_t offset = arguments.unaligned_elements * type_bytes(type);
-    const BufferSizes sizes = buffer_sizes(arguments, type, stage.rank_group.size());
-    QCCL_TRY(Buffer send, Buffer::create(stage.device, arguments.buffers, sizes.send, offset));
-    QCCL_TRY(Buffer recv, Buffer::create(stage.device, arguments.buffers, sizes.recv, offset));
+    const BufferSizes sizes = buffer_sizes(arguments, type, context.rank_group.size());
+    QCCL_TRY(Buffer send, Buffer::create(context.device, arguments.buffers, sizes.send, offset));
+    QCCL_TRY(Buffer recv, Buffer::create(context.device, arguments.buffers, sizes.recv, offset));
     RankBuffers buffers{
         .send = std::move(send), .recv = std::move(recv), .host = {}, .registered = {}};
-    if (const auto &gpu = stage.device.gpu()) {
+    if (const auto &gpu = context.device.gpu()) {
         QCCL_TRY(buffers.host, PinnedMemory::create(gpu, sizes.recv + 1));
     } else if (arguments.registers()) {
         for (const Buffer *buffer : {&buffers.send, &buffers.recv}) {
-            QCCL_TRY(Registered one, Registered::create(stage.comm, *buffer));
+            QCCL_TRY(Registered one, Registered::create(context.comm, *buffer));
             buffers.registered.push_back(std::move(one));
         }
     }
-    QCCL_TRY(stage.rank_group.barrier());
+    QCCL_TRY(context.rank_group.barrier());
     return Result<RankBuffers>(std::move(buffers));
 }
 
 // Measures all sizes of one type, operation and root.
-static Done sweep(const RankContext &stage, const ProgressListener &listener, const Operation &what,
-                  RankBuffers &buffers, uint64_t &step) {
-    for (const uint64_t size : sweep_sizes(stage.arguments)) {
+static Done sweep(const RankContext &context, const ProgressListener &listener,
+                  const Operation &what, RankBuffers &buffers, uint64_t &step) {
+    for (const uint64_t size : sweep_sizes(context.arguments)) {
         const Operation operation =
             operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
         listener.progress(step++, words(operation));
         if (size > 0 && operation.count == 0) listener.note(empty_note(operation, size));
-        Point point(stage, operation, buffers.send.data(), buffers.recv.data(),
+        Point point(context, operation, buffers.send.data(), buffers.recv.data(),
                     buffers.host.data());
         QCCL_TRY(point.prepare(listener));
         QCCL_TRY(const std::vector<Row> found, point.run());
@@ -463,13 +465,13 @@ static Done sweep(const RankContext &stage, const ProgressListener &listener, co
 }
 
 // Measures all operations and roots of one type.
-static Done sweep_all(const RankContext &stage, const ProgressListener &listener, DataType type,
+static Done sweep_all(const RankContext &context, const ProgressListener &listener, DataType type,
                       RankBuffers &buffers, uint64_t &step) {
-    const PerfArguments &arguments = stage.arguments;
-    const uint32_t ranks = stage.rank_group.size();
+    const PerfArguments &arguments = context.arguments;
+    const uint32_t ranks = context.rank_group.size();
     for (const RedOp op : arguments.ops)
         for (const uint32_t root : sweep_roots(arguments, ranks))
-            QCCL_TRY(sweep(stage, listener,
+            QCCL_TRY(sweep(context, listener,
                            {.collective = arguments.collective,
                             .type = type,
                             .op = op,
@@ -479,13 +481,13 @@ static Done sweep_all(const RankContext &stage, const ProgressListener &listener
     return {};
 }
 
-static Done run_cycle(const RankContext &stage, const ProgressListener &listener) {
+static Done run_cycle(const RankContext &context, const ProgressListener &listener) {
     uint64_t step = 0;
-    for (const DataType type : sweep_types(stage.arguments)) {
-        QCCL_TRY(RankBuffers buffers, RankBuffers::create(stage, type));
-        const Done swept = sweep_all(stage, listener, type, buffers, step);
+    for (const DataType type : sweep_types(context.arguments)) {
+        QCCL_TRY(RankBuffers buffers, RankBuffers::create(context, type));
+        const Done swept = sweep_all(context, listener, type, buffers, step);
         // Work of the failed call may still be in the stream.
-        if (!swept) (void)stage.device.wait();
+        if (!swept) (void)context.device.wait();
         QCCL_TRY(swept);
     }
     return {};
@@ -519,9 +521,10 @@ Done check_combinations(const PerfArguments &arguments) {
     return refused;
 }
 
-Done run_benchmark(const RankContext &stage, const ProgressListener &listener) {
-    for (uint32_t cycle = 0; stage.arguments.cycles == 0 || cycle < stage.arguments.cycles; cycle++)
-        QCCL_TRY(run_cycle(stage, listener));
+Done run_benchmark(const RankContext &context, const ProgressListener &listener) {
+    for (uint32_t cycle = 0; context.arguments.cycles == 0 || cycle < context.arguments.cycles;
+         cycle++)
+        QCCL_TRY(run_cycle(context, listener));
     return {};
 }
 

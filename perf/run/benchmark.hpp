@@ -44,9 +44,9 @@ public:
     // `send` has the size of the rank's input and `recv` operation.bytes() bytes, both in the
     // memory of the rank's device. If the device is a GPU, `host` is host memory of the size of the
     // larger one.
-    Point(const RankContext &stage, const Operation &operation, std::byte *send, std::byte *recv,
+    Point(const RankContext &context, const Operation &operation, std::byte *send, std::byte *recv,
           std::byte *host)
-        : stage_(stage), operation_(operation), send_(send), recv_(recv), host_(host) {}
+        : context_(context), operation_(operation), send_(send), recv_(recv), host_(host) {}
 
     // Prepares the cases. Leaves out combinations that are impossible, with a note.
     Done prepare(const ProgressListener &listener);
@@ -78,7 +78,7 @@ private:
 
     TimedCall timed_call(const Case &one, bool in_place);
     TimedCall baseline(bool in_place);
-    bool has_baseline() const { return stage_.mpi && stage_.mpi->has(operation_); }
+    bool has_baseline() const { return context_.mpi && context_.mpi->has(operation_); }
     std::string no_baseline_note() const;
     std::function<Done()> call_of(const qcclCollConfig_t *config, bool in_place);
     Done refill(bool in_place);
@@ -89,7 +89,7 @@ private:
     TurnOptions turn_options(size_t timed_calls, bool in_place) const;
     size_t element_bytes() const { return type_bytes(operation_.type); }
 
-    const RankContext &stage_;
+    const RankContext &context_;
     const Operation operation_;
     std::byte *const send_;
     std::byte *const recv_;
@@ -108,6 +108,6 @@ double buffer_bytes(const PerfArguments &arguments);
 // says why not.
 Done check_combinations(const PerfArguments &arguments);
 
-Done run_benchmark(const RankContext &stage, const ProgressListener &listener);
+Done run_benchmark(const RankContext &context, const ProgressListener &listener);
 
 } // namespace qccl::perf

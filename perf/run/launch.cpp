@@ -138,27 +138,27 @@ static Body on_own_share(const Body &body) {
     };
 }
 
-static int run_rank(Board &board, uint32_t rank, const Body &body) {
-    const std::unique_ptr<RankGroup> rank_group = board.join(rank);
+static int run_rank(RunMemory &run_memory, uint32_t rank, const Body &body) {
+    const std::unique_ptr<RankGroup> rank_group = run_memory.join(rank);
     const int status = body(*rank_group);
     if (status != 0) rank_group->give_up();
     return status;
 }
 
-[[noreturn]] static void be_rank(Board &board, uint32_t rank, const Body &body, pid_t parent,
-                                 const Interrupts &interrupts) {
+[[noreturn]] static void be_rank(RunMemory &run_memory, uint32_t rank, const Body &body,
+                                 pid_t parent, const Interrupts &interrupts) {
     // A rank must not outlive the launcher that watches it, however the launcher ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     interrupts.hand_to_rank();
     if (getppid() != parent) _exit(EXIT_FAILURE);
-    const int status = run_rank(board, rank, body);
+    const int status = run_rank(run_memory, rank, body);
     _exit(end_output("qccl-perf", status));
 }
 
 // Follows a run until it succeeds, fails or is interrupted.
 class Watch {
 public:
-    explicit Watch(Board &board) : board_(board) {}
+    explicit Watch(RunMemory &run_memory) : run_memory_(run_memory) {}
 
     bool has_failed() const { return has_failed_; }
     bool is_interrupted() const { return signal_ != 0; }
@@ -169,7 +169,7 @@ public:
         if (has_failed_) return;
         has_failed_ = true;
         deadline_ = Clock::now() + grace;
-        board_.give_up();
+        run_memory_.give_up();
     }
 
     // Waits for a signal. A second interrupt ends the run without further waiting.
@@ -200,7 +200,7 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
-    Board &board_;
+    RunMemory &run_memory_;
     bool has_failed_ = false;
     bool has_ended_ranks_ = false;
     int signal_ = 0;
@@ -230,20 +230,20 @@ static int watch_processes(Watch &watch, const Interrupts &interrupts, std::vect
 }
 
 int launch_processes(uint32_t ranks, const Body &body) {
-    const auto board = Board::create(ranks);
-    if (!board) {
-        std::fprintf(stderr, "%s\n", board.error().text);
+    const auto run_memory = RunMemory::create(ranks);
+    if (!run_memory) {
+        std::fprintf(stderr, "%s\n", run_memory.error().text);
         return EXIT_FAILURE;
     }
     std::fflush(nullptr); // otherwise every rank would print the buffered text once more
     const Body placed = on_own_share(body);
     const Interrupts interrupts;
-    Watch watch(**board);
+    Watch watch(**run_memory);
     const pid_t parent = getpid();
     std::vector<pid_t> started;
     for (uint32_t rank = 0; rank < ranks && !watch.has_failed(); rank++) {
         const pid_t pid = fork();
-        if (pid == 0) be_rank(**board, rank, placed, parent, interrupts);
+        if (pid == 0) be_rank(**run_memory, rank, placed, parent, interrupts);
         if (pid > 0) {
             started.push_back(pid);
             continue;
@@ -257,20 +257,20 @@ int launch_processes(uint32_t ranks, const Body &body) {
 }
 
 int launch_threads(uint32_t ranks, const Body &body) {
-    const auto board = Board::create(ranks);
-    if (!board) {
-        std::fprintf(stderr, "%s\n", board.error().text);
+    const auto run_memory = RunMemory::create(ranks);
+    if (!run_memory) {
+        std::fprintf(stderr, "%s\n", run_memory.error().text);
         return EXIT_FAILURE;
     }
     const Body placed = on_own_share(body);
     const Interrupts interrupts;
-    Watch watch(**board);
+    Watch watch(**run_memory);
     const pthread_t launcher = pthread_self();
     std::atomic<uint32_t> left = ranks, failed = 0;
     std::vector<std::jthread> threads;
     const auto start = [&](uint32_t rank) {
         threads.emplace_back([&, rank] {
-            if (run_rank(**board, rank, placed) != 0) failed++;
+            if (run_rank(**run_memory, rank, placed) != 0) failed++;
             left--;
             pthread_kill(launcher, Interrupts::rank_ended);
         });

@@ -24,24 +24,24 @@ namespace qccl::perf {
 static constexpr size_t page_bytes = 4096;
 static constexpr size_t slot_bytes = size_t{16} << 10; // of one rank, in one round of an all-gather
 
-static size_t board_bytes(uint32_t ranks) { return page_bytes + ranks * slot_bytes; }
+static size_t run_memory_bytes(uint32_t ranks) { return page_bytes + ranks * slot_bytes; }
 
-Result<std::unique_ptr<Board>> Board::create(uint32_t ranks) {
-    void *const memory = mmap(nullptr, board_bytes(ranks), PROT_READ | PROT_WRITE,
+Result<std::unique_ptr<RunMemory>> RunMemory::create(uint32_t ranks) {
+    void *const memory = mmap(nullptr, run_memory_bytes(ranks), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return Error::make(Code::system_error, "no memory for %u ranks to share", ranks);
     new (memory) Head{};
-    return std::unique_ptr<Board>(new Board(memory, ranks));
+    return std::unique_ptr<RunMemory>(new RunMemory(memory, ranks));
 }
 
-Board::~Board() { munmap(memory_, board_bytes(ranks_)); }
+RunMemory::~RunMemory() { munmap(memory_, run_memory_bytes(ranks_)); }
 
-std::byte *Board::slot(uint32_t rank) const {
+std::byte *RunMemory::slot(uint32_t rank) const {
     return static_cast<std::byte *>(memory_) + page_bytes + rank * slot_bytes;
 }
 
-void Board::give_up() { head().given_up = true; }
+void RunMemory::give_up() { head().given_up = true; }
 
 // Ranks may outnumber cores, and one rank may compute for seconds while the others wait. So a rank
 // spins briefly for the common case and then leaves the core to other ranks.
@@ -58,15 +58,15 @@ static void wait_a_little(uint32_t turn) {
 
 class ShmRankGroup final : public RankGroup {
 public:
-    ShmRankGroup(Board &board, uint32_t rank) : board_(board), rank_(rank) {}
+    ShmRankGroup(RunMemory &run_memory, uint32_t rank) : run_memory_(run_memory), rank_(rank) {}
 
     uint32_t rank() const override { return rank_; }
-    uint32_t size() const override { return board_.ranks_; }
-    void give_up() override { board_.give_up(); }
+    uint32_t size() const override { return run_memory_.ranks_; }
+    void give_up() override { run_memory_.give_up(); }
 
     bool is_first_to_say(std::string_view sentence) override {
         const uint64_t mine = std::hash<std::string_view>()(sentence) | 1;
-        for (std::atomic<uint64_t> &slot : board_.head().said) {
+        for (std::atomic<uint64_t> &slot : run_memory_.head().said) {
             uint64_t said = 0;
             if (slot.compare_exchange_strong(said, mine)) return true;
             if (said == mine) return false;
@@ -75,7 +75,7 @@ public:
     }
 
     Done barrier() override {
-        Board::Head &head = board_.head();
+        RunMemory::Head &head = run_memory_.head();
         if (head.given_up) return Error::make(Code::peer_lost, "%s", given_up);
         const uint32_t round = head.round;
         if (head.arrived.fetch_add(1) + 1 == size()) {
@@ -92,18 +92,19 @@ public:
     Done allgather(const void *mine, void *all, size_t bytes) override {
         for (size_t done = 0; done < bytes; done += slot_bytes) {
             const size_t piece = std::min(slot_bytes, bytes - done);
-            std::memcpy(board_.slot(rank_), static_cast<const std::byte *>(mine) + done, piece);
+            std::memcpy(run_memory_.slot(rank_), static_cast<const std::byte *>(mine) + done,
+                        piece);
             QCCL_TRY(barrier());
             for (uint32_t peer = 0; peer < size(); peer++)
-                std::memcpy(static_cast<std::byte *>(all) + peer * bytes + done, board_.slot(peer),
-                            piece);
+                std::memcpy(static_cast<std::byte *>(all) + peer * bytes + done,
+                            run_memory_.slot(peer), piece);
             QCCL_TRY(barrier()); // a slot may be overwritten only after all ranks have read it
         }
         return {};
     }
 
 private:
-    Board &board_;
+    RunMemory &run_memory_;
     uint32_t rank_;
 };
 
@@ -124,7 +125,7 @@ Done settle(RankGroup &rank_group, const Done &mine) {
     return {};
 }
 
-std::unique_ptr<RankGroup> Board::join(uint32_t rank) {
+std::unique_ptr<RankGroup> RunMemory::join(uint32_t rank) {
     return std::make_unique<ShmRankGroup>(*this, rank);
 }
 

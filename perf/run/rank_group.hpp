@@ -73,12 +73,12 @@ template <class T> Result<std::vector<T>> gather(RankGroup &rank_group, const T 
 
 // Memory shared by the ranks of a run, which are threads or forked processes; created before they
 // start.
-class Board {
+class RunMemory {
 public:
-    static Result<std::unique_ptr<Board>> create(uint32_t ranks);
-    ~Board();
-    Board(const Board &) = delete;
-    Board &operator=(const Board &) = delete;
+    static Result<std::unique_ptr<RunMemory>> create(uint32_t ranks);
+    ~RunMemory();
+    RunMemory(const RunMemory &) = delete;
+    RunMemory &operator=(const RunMemory &) = delete;
 
     std::unique_ptr<RankGroup> join(uint32_t rank);
     void give_up();
@@ -92,7 +92,7 @@ private:
         std::array<std::atomic<uint64_t>, 64> said; // hashes of the sentences printed so far
     };
 
-    Board(void *memory, uint32_t ranks) : memory_(memory), ranks_(ranks) {}
+    RunMemory(void *memory, uint32_t ranks) : memory_(memory), ranks_(ranks) {}
     Head &head() const { return *static_cast<Head *>(memory_); }
     std::byte *slot(uint32_t rank) const;
 

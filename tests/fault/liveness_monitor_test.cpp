@@ -39,11 +39,11 @@ void an_end_is_seen(Result<ProcessLiveness> (*open)()) {
     std::vector<FileDescriptor> shown;
     for (FdPair &pair : *pairs) shown.push_back(std::move(pair[0]));
     LivenessMonitor liveness(std::move(shown), std::move(own->held));
-    liveness.look();
+    liveness.poll_descriptors();
     CHECK(!liveness.has_ended(0) && !liveness.has_ended(1));
     kill(child, SIGKILL);
     await([&] {
-        liveness.look();
+        liveness.poll_descriptors();
         return liveness.has_ended(1);
     });
     CHECK(!liveness.has_ended(0));
@@ -73,13 +73,13 @@ void a_child_that_goes_on_hides_no_end() {
     shown.push_back(std::move(life->shown));
     LivenessMonitor liveness(std::move(shown), {});
     liveness.add_connection(1, {1}, FileDescriptor(pair[0]));
-    liveness.look();
+    liveness.poll_descriptors();
     CHECK(!liveness.has_ended(0) && !liveness.has_ended(1));
     kill(parent, SIGKILL);
     waitpid(parent, nullptr, 0);
     const auto killed = Clock::now();
     while (Clock::now() - killed < 5s && !(liveness.has_ended(0) && liveness.has_ended(1)))
-        liveness.look();
+        liveness.poll_descriptors();
     kill(static_cast<pid_t>(meeting->board[0].load()), SIGKILL);
     CHECK(liveness.has_ended(0));
     CHECK(liveness.has_ended(1));
@@ -123,7 +123,7 @@ void check_silence(bool sends) {
     for (; sends && Clock::now() - begin < 1s; std::this_thread::sleep_for(1ms))
         liveness.send_goodbye();
     while (Clock::now() - begin < 20s && !(liveness.has_ended(1) && liveness.has_ended(4)))
-        liveness.look();
+        liveness.poll_descriptors();
     for (uint32_t rank = 0; rank < 6; rank++)
         CHECK_EQ(liveness.has_ended(rank), rank != 0 && rank != 2);
 }

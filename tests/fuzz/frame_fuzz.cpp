@@ -32,8 +32,8 @@ void greet(std::span<const std::byte> bytes) {
     std::memcpy(&hello, padded.data(), sizeof hello);
     std::memcpy(&challenge, padded.data() + sizeof hello, sizeof challenge);
     std::memcpy(&proof, padded.data() + sizeof hello + sizeof challenge, sizeof proof);
-    (void)judge(hello);
-    (void)judge_server(challenge.greeting);
+    (void)check_greeting(hello);
+    (void)check_server_greeting(challenge.greeting);
     const Secret secret{std::byte{9}};
     require(!is_genuine({hello, challenge}, secret), "a challenge without the secret");
     require(!is_genuine(proof, {hello, challenge}, secret), "a proof without the secret");

@@ -37,12 +37,12 @@ public:
     // Runs the barrier, and then a copy that depends on it.
     void run() {
         KernelLauncher launcher(on_.launch, nullptr, MostBlocks{1, 1});
-        CHECK_OK(launcher.meet({.value = value,
-                                .looks = 3,
-                                .own_words = own_words_.data(),
-                                .others = others_,
-                                .met = &met_,
-                                .met_on_host = &met_on_host_}));
+        CHECK_OK(launcher.launch_barrier({.value = value,
+                                          .looks = 3,
+                                          .own_words = own_words_.data(),
+                                          .others = others_,
+                                          .met = &met_,
+                                          .met_on_host = &met_on_host_}));
         CHECK_OK(launcher.await(&met_, value));
         CHECK_OK(launcher.copy(DataType::float32, to_.data(), DataType::float32, from_.data(),
                                from_.size()));
@@ -110,12 +110,12 @@ static void more_than_a_launch_can_name_do_not_meet() {
     for (uint64_t &word : words) others.push_back(&word);
     KernelLauncher launcher(on.launch, nullptr, MostBlocks{1, 1});
     uint64_t met = 0;
-    CHECK(!launcher.meet({.value = value,
-                          .looks = 1,
-                          .own_words = words.data(),
-                          .others = others,
-                          .met = &met,
-                          .met_on_host = &met}));
+    CHECK(!launcher.launch_barrier({.value = value,
+                                    .looks = 1,
+                                    .own_words = words.data(),
+                                    .others = others,
+                                    .met = &met,
+                                    .met_on_host = &met}));
 }
 
 int main() {

@@ -38,22 +38,22 @@ void mailboxes_run_full_and_round() {
         Pair pair(ranks);
         Outbound outbound(pair.first, 1);
         Inbound inbound(pair.second, 0);
-        uint64_t posted = 0, taken = 0;
+        uint64_t posted = 0, tail = 0;
         for (uint64_t round = 0; round < 5; round++) {
             for (Mail *mail; (mail = outbound.next()); posted++) {
                 mail->bytes = posted;
                 outbound.post();
             }
-            CHECK_EQ(posted - taken, mails_kept(ranks));
+            CHECK_EQ(posted - tail, mails_kept(ranks));
             // A few messages stay, so that the mailbox wraps around at another place in each round.
-            for (; posted - taken > 3; taken++) {
+            for (; posted - tail > 3; tail++) {
                 const Mail *const mail = inbound.peek();
                 CHECK(mail != nullptr);
-                CHECK_EQ(mail->bytes, taken);
+                CHECK_EQ(mail->bytes, tail);
                 inbound.take();
             }
         }
-        for (; taken < posted; taken++) inbound.take();
+        for (; tail < posted; tail++) inbound.take();
         CHECK(inbound.peek() == nullptr);
     }
 }
@@ -73,7 +73,7 @@ void mailboxes_lie_apart() {
             CHECK_EQ(address(segment.mail(rank, mails)), address(segment.mail(rank, 0)));
             last = address(segment.mail(rank, mails - 1)) + sizeof(Mail) - 1;
         }
-        CHECK(address(segment.taken(0)) > last);
+        CHECK(address(segment.tail(0)) > last);
     }
 }
 

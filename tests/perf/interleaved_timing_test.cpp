@@ -45,9 +45,9 @@ static std::string script(const TurnOptions &options, uint64_t calls_per_refill)
                 },
                 .calls_per_refill = calls_per_refill};
     };
-    const auto board = Board::create(1);
-    CHECK_OK(board);
-    const auto rank_group = (*board)->join(0);
+    const auto run_memory = RunMemory::create(1);
+    CHECK_OK(run_memory);
+    const auto rank_group = (*run_memory)->join(0);
     const TimedCall both[] = {timed_call('a'), timed_call('b')};
     const auto times = time_in_turns(*rank_group, both, options);
     CHECK_OK(times);
@@ -72,9 +72,9 @@ static void timed_calls_take_turns() {
 // The script has 'c' for calls, '.' where they are waited for, and 'R' for refills.
 static void what_is_enqueued_is_waited_for_in_every_iteration() {
     std::string said;
-    const auto board = Board::create(1);
-    CHECK_OK(board);
-    const auto rank_group = (*board)->join(0);
+    const auto run_memory = RunMemory::create(1);
+    CHECK_OK(run_memory);
+    const auto rank_group = (*run_memory)->join(0);
     const auto say = [&said](char letter) -> Done {
         said += letter;
         return {};

@@ -119,7 +119,7 @@ static void newer_figures_replace_older_ones() {
     CostModel speeds;
     older.apply({}, speeds);
     CHECK_EQ(speeds.remote_bytes_per_ns, 2.0);
-    CHECK_EQ(speeds.remote_crowding, 1.5);
+    CHECK_EQ(speeds.remote_oversubscription, 1.5);
     CHECK_EQ(speeds.remote_burst_bytes, 262144.0);
     CHECK_EQ(older.codec_rate(codec("int8")).encode, 21.0F);
 }

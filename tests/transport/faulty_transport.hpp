@@ -43,9 +43,9 @@ public:
         QCCL_TRY(before("begin"));
         return inner_->begin(shape, numbers, timeout, when);
     }
-    Done meet() override {
+    Done await_all() override {
         QCCL_TRY(before("meet"));
-        return inner_->meet();
+        return inner_->await_all();
     }
     uint64_t calls_hash() const override { return inner_->calls_hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override {

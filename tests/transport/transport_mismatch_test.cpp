@@ -102,7 +102,7 @@ template <Kind kind> void news_of_one_call_are_none_of_the_next() {
             CHECK_OK(begin(*transport, call, 30s));
         }
         if (rank.rank == 1) std::this_thread::sleep_for(150ms);
-        check_error(transport->meet().error(), Code::mismatch, 1,
+        check_error(transport->await_all().error(), Code::mismatch, 1,
                     "rank 1 calls all_reduce with count 1001, rank 0 with count 1000, in call 2");
     });
 }
@@ -219,7 +219,7 @@ template <Kind kind> void a_goodbye_does_not_stand_for_a_call() {
             CHECK_OK(begin(*transport, call_number(2), 30s));
             rank.meeting.barrier();
             await([&] { return rank.meeting.board[0] == 1; });
-            const Done met = transport->meet();
+            const Done met = transport->await_all();
             check_error(met.error(), Code::revoked, 1, "rank 1 gives up");
         } else {
             rank.meeting.barrier();

@@ -312,7 +312,7 @@ template <Kind kind> void nobody_leaves_a_meeting_before_all_have_come() {
             if (call % 25 == rank.rank) std::this_thread::sleep_for(3ms);
             rank.meeting.board[rank.rank] = call;
             CHECK_OK(begin(*transport, call_number(call), 30s));
-            CHECK_OK(transport->meet());
+            CHECK_OK(transport->await_all());
             for (uint32_t peer = 0; peer < 4; peer++) CHECK(rank.meeting.board[peer] >= call);
         }
     });
@@ -348,7 +348,7 @@ template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
             rank.meeting.barrier();
             if (rank.rank == 1) {
                 CHECK_OK(begin(*transport, call, first.tells ? 30s : 100ms));
-                const Done met = transport->meet();
+                const Done met = transport->await_all();
                 CHECK_EQ(met.is_ok(), first.tells);
                 if (!met)
                     check_late(met.error(), 0,
@@ -363,7 +363,7 @@ template <Kind kind> void one_rank_alone_works() {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 200; call++) {
             CHECK_OK(begin(*transport, call_number(call), 30s));
-            CHECK_OK(transport->meet());
+            CHECK_OK(transport->await_all());
             const auto line = transport->eager_slot();
             CHECK_OK(line);
             write_pattern(*line, 8, call);

@@ -110,7 +110,7 @@ inline Done run(Transport &transport, const CallDescriptor &call, Way way,
     case Way::mailbox: QCCL_TRY(by_mailbox(transport)); break;
     case Way::eager: QCCL_TRY(by_eager(transport)); break;
     case Way::ring: QCCL_TRY(by_ring(transport)); break;
-    case Way::meeting: QCCL_TRY(transport.meet()); break;
+    case Way::meeting: QCCL_TRY(transport.await_all()); break;
     }
     (void)transport.end(); // may fail because of a later call that others are in already
     return {};

@@ -76,7 +76,7 @@ struct FastPathCall {
     std::byte *sum = nullptr; // FastPathProgram::sum_bytes of memory
     uint64_t number = 0;
     uint64_t noise_seed = 0;
-    std::span<const std::byte *> lines; // scratch, one pointer per rank
+    std::span<const std::byte *> eager_slots; // scratch, one pointer per rank
 };
 
 // Runs a call of a program with one exchange over the transport's eager slots, on the host. `Trace`

@@ -80,7 +80,7 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
 Done Engine::open_gpu() {
     QCCL_TRY(memory_.gpu->open());
     if (options_.device_eager_slots.by_rank.empty()) return {};
-    QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_eager_slots));
+    QCCL_TRY(memory_.gpu_fast_path, GpuFastPath::create(device_, options_.device_eager_slots));
     return {};
 }
 
@@ -184,13 +184,13 @@ template <class Trace>
 Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace &trace) {
     if (const uint64_t bytes = program.fast_path->sum_bytes)
         QCCL_TRY(grow(memory_.segments, device_, bytes));
-    memory_.lines.resize(program.work.team.size);
+    memory_.eager_slots.resize(program.work.team.size);
     const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),
                              .recv = static_cast<std::byte *>(call.recv),
                              .sum = memory_.segments.data(),
                              .number = call.number,
                              .noise_seed = call.noise_seed,
-                             .lines = memory_.lines};
+                             .eager_slots = memory_.eager_slots};
     if (memory_.gpu)
         return on_gpu([&] { return run_gpu_fast_path(program, bound, trace.for_gpu()); });
     return run_fast_path(transport_, *device_.kernels, program, bound, trace);
@@ -198,7 +198,7 @@ Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace 
 
 Done Engine::run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
-    return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
+    return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, call, trace);
 }
 
 Done Engine::await_readers() {

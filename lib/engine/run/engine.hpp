@@ -115,7 +115,7 @@ struct EngineMemory {
     DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
     std::vector<PipelineLane> lanes;
     std::vector<TileStep> steps; // of the current task
-    std::vector<const std::byte *> lines;
+    std::vector<const std::byte *> eager_slots;
     StoreChoices stores;
     // Fingerprints of programs whose first call all ranks have begun together. A hash table: a
     // newer program replaces an older one in the same place.
@@ -124,9 +124,9 @@ struct EngineMemory {
     // reads any slot.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_recv_buffers = 0;
-    uint64_t last_call = 0;                 // number of the last call that has begun
-    std::span<std::byte> device_outbox;     // as in EngineOptions
-    std::unique_ptr<GpuFastPath> gpu_lines; // null without eager slots in GPU memory
+    uint64_t last_call = 0;                     // number of the last call that has begun
+    std::span<std::byte> device_outbox;         // as in EngineOptions
+    std::unique_ptr<GpuFastPath> gpu_fast_path; // null without eager slots in GPU memory
     // GPU only. The last member, so that no kernel is running when the other members end.
     std::unique_ptr<GpuLanes> gpu;
 };

@@ -172,11 +172,11 @@ public:
                    .ranks = program.work.team.size} {}
 
     Done run() {
-        std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
+        std::fill(call_.eager_slots.begin(), call_.eager_slots.end(), nullptr);
         const uint32_t rank = program_.work.team.rank;
         trace_.begin_fast_path();
-        QCCL_TRY(line_, transport_.eager_slot());
-        call_.lines[rank] = line_;
+        QCCL_TRY(eager_slot_, transport_.eager_slot());
+        call_.eager_slots[rank] = eager_slot_;
         for (const EagerOp &op : fast_path_.stages.front()) run(op);
         trace_.end_work();
         transport_.publish(fast_path_.eager_slot_bytes);
@@ -192,8 +192,8 @@ public:
 private:
     Done await(const EagerOp &op) {
         const EagerChunk &chunk = fast_path_.chunks[op.chunk];
-        const std::byte *&line = call_.lines[op.src.rank];
-        if (!line) {
+        const std::byte *&eager_slot = call_.eager_slots[op.src.rank];
+        if (!eager_slot) {
             trace_.end_work();
             QCCL_TRY(const auto bytes, transport_.await_eager(op.src.rank));
             trace_.eager(op.src.rank, bytes.size());
@@ -202,14 +202,14 @@ private:
                                    "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
                                    bytes.size(), size_t{chunk.offset + chunk.bytes})
                     .at_rank(op.src.rank);
-            line = bytes.data();
+            eager_slot = bytes.data();
         }
         if (header_ == 0) return {};
-        return inspect({line + chunk.offset, chunk.bytes}, {.codec = &program_.work.codec,
-                                                            .type = program_.work.type,
-                                                            .count = chunk.count,
-                                                            .index = chunk.index,
-                                                            .from = op.src.rank});
+        return inspect({eager_slot + chunk.offset, chunk.bytes}, {.codec = &program_.work.codec,
+                                                                  .type = program_.work.type,
+                                                                  .count = chunk.count,
+                                                                  .index = chunk.index,
+                                                                  .from = op.src.rank});
     }
 
     void run(const EagerOp &op) {
@@ -236,7 +236,7 @@ private:
                                  .first_index = chunk.index,
                                  .noise_key = noise.key,
                                  .call = noise.call},
-                                line_ + op.dst.offset);
+                                eager_slot_ + op.dst.offset);
         context_.layout = &chunk.layout;
         context_.count = chunk.count;
         run_whole(context_, {.what = op.what,
@@ -258,7 +258,7 @@ private:
         switch (place.base) {
         case Base::recv: return call_.recv + place.offset;
         case Base::sum: return call_.sum;
-        case Base::eager_slot: return line_ + place.offset + header_;
+        case Base::eager_slot: return eager_slot_ + place.offset + header_;
         case Base::send:
         case Base::none: break;
         }
@@ -267,7 +267,8 @@ private:
 
     const std::byte *source(const EagerOperand &place) const {
         if (place.base == Base::send) return call_.send + place.offset;
-        if (place.base == Base::eager_slot) return call_.lines[place.rank] + place.offset + header_;
+        if (place.base == Base::eager_slot)
+            return call_.eager_slots[place.rank] + place.offset + header_;
         return address(place);
     }
 
@@ -278,7 +279,7 @@ private:
     Trace &trace_;
     const uint64_t header_;
     TileContext context_;
-    std::byte *line_ = nullptr;
+    std::byte *eager_slot_ = nullptr;
 };
 
 } // namespace

@@ -38,8 +38,8 @@ size_t DeviceEagerSlots::words_bytes(uint32_t ranks) {
 }
 
 Result<std::unique_ptr<GpuFastPath>> GpuFastPath::create(const Device &device,
-                                                         const DeviceEagerSlots &lines) {
-    std::unique_ptr<GpuFastPath> made(new GpuFastPath(lines));
+                                                         const DeviceEagerSlots &slots) {
+    std::unique_ptr<GpuFastPath> made(new GpuFastPath(slots));
     constexpr size_t bytes = most_exchanges * sizeof(uint64_t);
     QCCL_TRY(made->met_, DeviceMemory::create(device, bytes));
     QCCL_TRY(made->met_on_host_, PinnedMemory::create(device.gpu, bytes));
@@ -47,9 +47,9 @@ Result<std::unique_ptr<GpuFastPath>> GpuFastPath::create(const Device &device,
 }
 
 std::byte *GpuFastPath::line(uint32_t rank, size_t exchange) const {
-    const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
-    return lines_.by_rank[rank] + DeviceEagerSlots::words_bytes(ranks) +
-           turn(exchange) * lines_.eager_slot_bytes;
+    const auto ranks = static_cast<uint32_t>(slots_.by_rank.size());
+    return slots_.by_rank[rank] + DeviceEagerSlots::words_bytes(ranks) +
+           turn(exchange) * slots_.eager_slot_bytes;
 }
 
 // The transport's eager slots carry no data here: an empty publication says that this rank has
@@ -103,7 +103,8 @@ Done GpuFastPath::launch_from(size_t first, KernelLauncher &launcher, const Prog
         for (size_t stage = first; stage <= exchanges; stage++) {
             if (stage > first) QCCL_TRY(launcher.await(met(stage - 1), values_[stage - 1]));
             QCCL_TRY(launch(stage, launcher, program, call));
-            if (stage < exchanges) QCCL_TRY(meet(stage, launcher, program.work.team.rank));
+            if (stage < exchanges)
+                QCCL_TRY(launch_barrier(stage, launcher, program.work.team.rank));
         }
         return {};
     };
@@ -112,19 +113,19 @@ Done GpuFastPath::launch_from(size_t first, KernelLauncher &launcher, const Prog
     return launched;
 }
 
-Done GpuFastPath::meet(size_t exchange, KernelLauncher &launcher, uint32_t rank) {
-    const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
+Done GpuFastPath::launch_barrier(size_t exchange, KernelLauncher &launcher, uint32_t rank) {
+    const auto ranks = static_cast<uint32_t>(slots_.by_rank.size());
     std::array<uint64_t *, KernelLauncher::Barrier::most_others> others;
     // A rank has one word for each other rank, in rank order; there is no word for the rank itself.
     size_t count = 0;
     for (uint32_t peer = 0; peer < ranks; peer++)
         if (peer != rank) others[count++] = word(peer, exchange, rank < peer ? rank : rank - 1);
-    return launcher.meet({.value = values_[exchange],
-                          .looks = spin_budget_.looks(),
-                          .own_words = word(rank, exchange, 0),
-                          .others = std::span(others).first(count),
-                          .met = met(exchange),
-                          .met_on_host = met_on_host(exchange)});
+    return launcher.launch_barrier({.value = values_[exchange],
+                                    .looks = spin_budget_.looks(),
+                                    .own_words = word(rank, exchange, 0),
+                                    .others = std::span(others).first(count),
+                                    .met = met(exchange),
+                                    .met_on_host = met_on_host(exchange)});
 }
 
 Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &program,

@@ -20,8 +20,8 @@ namespace qccl {
 
 // ---- Spin budget
 
-// A GPU that several processes share serves them in turn, so such processes never meet in a
-// barrier, however long they wait. After a few misses the GPUs only look once whether the others
+// A GPU that several processes share serves them in turn, so such processes never launch_barrier in
+// a barrier, however long they wait. After a few misses the GPUs only look once whether the others
 // happen to be there; now and then they wait again.
 class SpinBudget {
 public:
@@ -67,20 +67,21 @@ public:
 
     // Allocates the words that say whether a barrier has succeeded. An error is the GPU's.
     static Result<std::unique_ptr<GpuFastPath>> create(const Device &device,
-                                                       const DeviceEagerSlots &lines);
+                                                       const DeviceEagerSlots &slots);
 
     // Runs a call of a fast-path program on lane 0, which must be idle. `call.sum` is GPU memory;
-    // `call.lines` is not used; `trace` may be null. An error is the GPU's or the transport's.
+    // `call.eager_slots` is not used; `trace` may be null. An error is the GPU's or the
+    // transport's.
     Done run(Transport &transport, GpuLanes &lanes, const Program &program,
              const FastPathCall &call, StepTrace *trace);
 
 private:
-    explicit GpuFastPath(const DeviceEagerSlots &lines) : lines_(lines) {}
+    explicit GpuFastPath(const DeviceEagerSlots &slots) : slots_(slots) {}
     Done launch_from(size_t stage, KernelLauncher &launcher, const Program &program,
                      const FastPathCall &call);
     Done launch(size_t stage, KernelLauncher &launcher, const Program &program,
                 const FastPathCall &call);
-    Done meet(size_t exchange, KernelLauncher &launcher, uint32_t rank);
+    Done launch_barrier(size_t exchange, KernelLauncher &launcher, uint32_t rank);
     bool has_passed_barrier(size_t exchange) const;
     uint64_t *met(size_t exchange) const {
         return reinterpret_cast<uint64_t *>(met_.data()) + exchange;
@@ -92,11 +93,11 @@ private:
     size_t turn(size_t exchange) const { return (exchanges_ + exchange) % 2; }
     std::byte *line(uint32_t rank, size_t exchange) const;
     uint64_t *word(uint32_t owner, size_t exchange, uint32_t writer) const {
-        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) +
-               turn(exchange) * lines_.by_rank.size() + writer;
+        return reinterpret_cast<uint64_t *>(slots_.by_rank[owner]) +
+               turn(exchange) * slots_.by_rank.size() + writer;
     }
 
-    const DeviceEagerSlots lines_;
+    const DeviceEagerSlots slots_;
     DeviceMemory met_;
     PinnedMemory met_on_host_;
     SpinBudget spin_budget_;

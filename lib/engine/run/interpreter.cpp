@@ -68,7 +68,7 @@ template <class Trace> Done Interpreter<Trace>::agree() {
     if (known == program_.fingerprint || program_.raw_bytes <= transport_.eager_slot_bytes())
         return {};
     trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
-    QCCL_TRY(transport_.meet());
+    QCCL_TRY(transport_.await_all());
     known = program_.fingerprint;
     charge_wait();
     return {};
@@ -176,7 +176,7 @@ template <class Trace> bool Interpreter<Trace>::begin_next(PipelineLane &lane) {
 
 static WaitPhase phase_of(Task::Kind kind) {
     switch (kind) {
-    case Task::Kind::send: return WaitPhase::room;
+    case Task::Kind::send: return WaitPhase::mailbox_space;
     case Task::Kind::recv: return WaitPhase::message;
     case Task::Kind::work: break;
     }

@@ -279,9 +279,10 @@ double memory_speed(const CostModel &speeds, const Problem &problem, const Simul
            CopySpeeds().at(vector);
 }
 
-double crowding_factor(const CostModel &speeds, const Problem &problem) {
+double oversubscription_factor(const CostModel &speeds, const Problem &problem) {
     const bool shares_cores = speeds.shares_cores();
-    if (problem.has_hosts()) return polled * (shares_cores ? speeds.remote_crowding : 1.4) / 1.4;
+    if (problem.has_hosts())
+        return polled * (shares_cores ? speeds.remote_oversubscription : 1.4) / 1.4;
     return shares_cores ? crowded : 1;
 }
 
@@ -325,7 +326,7 @@ TieredRates tiered_rates(const CostModel &speeds, const SimulatedHost &host) {
 ComputeSpeeds compute_speeds(const CostModel &speeds, const Problem &problem, const Codec &inner,
                              const SimulatedHost &host) {
     if (host.has_gpus) return gpu_speeds(speeds, problem, inner);
-    const double slower = crowding_factor(speeds, problem);
+    const double slower = oversubscription_factor(speeds, problem);
     const double narrow = type_bytes(problem.type) < sizeof(float) ? speeds.narrow_coding : 1;
     const auto coding = [&](const Codec &codec) -> ComputeSpeeds::Coding {
         if (codec.is_lossless())

@@ -121,8 +121,8 @@ void send_wireup(NetworkEnd::UcxPeer &peer) {
     peer.is_wireup_sent = !request;
 }
 
-ucs_status_t hear_wireups(NetworkEnd &end) {
-    const ucs_status_t status = hear_messages(end, confirmation_id, on_confirmation);
+ucs_status_t set_wireup_handlers(NetworkEnd &end) {
+    const ucs_status_t status = set_message_handler(end, confirmation_id, on_confirmation);
     return status == UCS_OK ? listen(end) : status;
 }
 

@@ -94,7 +94,8 @@ struct NetworkEnd {
 };
 
 // Sets the callback for whole active messages with this id; the callback's argument is the end.
-inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_callback_t callback) {
+inline ucs_status_t set_message_handler(NetworkEnd &end, unsigned id,
+                                        ucp_am_recv_callback_t callback) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                          UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -121,7 +122,7 @@ inline void lose(NetworkEnd::UcxPeer &peer, ucs_status_t why) {
 void send_wireup(NetworkEnd::UcxPeer &peer);
 
 // Receives wireup messages and confirmations from now on; once for each end. Returns UCX's status.
-ucs_status_t hear_wireups(NetworkEnd &end);
+ucs_status_t set_wireup_handlers(NetworkEnd &end);
 
 // Answers the wireup messages that have come. The caller calls this after each progress of UCX.
 void answer_wireups(NetworkEnd &end);

@@ -220,8 +220,8 @@ bool open_worker(NetworkEnd &end, char *error, size_t error_bytes) {
     ucs_status_t status = ucp_worker_create(end.context, &params, &end.worker);
     if (status != UCS_OK) return refuse(error, error_bytes, "a worker of UCX", status);
 
-    status = hear_messages(end, message_id, on_message);
-    if (status == UCS_OK) status = hear_wireups(end);
+    status = set_message_handler(end, message_id, on_message);
+    if (status == UCS_OK) status = set_wireup_handlers(end);
     if (status == UCS_OK) status = ucp_worker_get_efd(end.worker, &end.descriptor);
     return status == UCS_OK || refuse(error, error_bytes, "a worker of UCX", status);
 }
