@@ -98,6 +98,7 @@ public:
 
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return place_->size(); }
+    std::string means() const override { return "threads of this process"; }
 
     Done all_gather(const void *mine, void *all, size_t bytes) override {
         QCCL_TRY(const Payload gathered,
@@ -136,6 +137,7 @@ public:
 
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return size_; }
+    std::string means() const override { return "the caller's all-gather"; }
 
     Done all_gather(const void *mine, void *all, size_t bytes) override {
         const int status = function_(mine, all, bytes, context_);

@@ -192,13 +192,15 @@ public:
 
     uint32_t rank() const override { return claim_.rank; }
     uint32_t size() const override { return claim_.size; }
+    std::string means() const override { return means_ + ", rendezvous at " + text(endpoint_); }
     Done all_gather(const void *mine, void *all, size_t bytes) override;
     Done check() override;
 
     // Waits for the server's answer to the proof. Returns nothing if the server hung up without
     // one.
     Result<std::optional<Done>> receive_outcome(JoinAttempt &attempt);
-    Done wait_until_complete();
+    // `means`: where the address and the secret of the rendezvous come from, for the log.
+    Done wait_until_complete(const char *means);
 
 private:
     struct Message {
@@ -220,6 +222,7 @@ private:
     const Endpoint endpoint_;
     const Claim claim_;
     const RendezvousOptions options_;
+    std::string means_;
     int32_t host_rank_ = Error::no_rank;
     bool has_given_up_ = false;
     std::optional<Error> failure_; // after an error the other ranks' progress is unknown
@@ -343,7 +346,10 @@ Result<std::optional<Done>> RendezvousClient::receive_outcome(JoinAttempt &attem
     }
 }
 
-Done RendezvousClient::wait_until_complete() { return outcome(await(FrameKind::complete)); }
+Done RendezvousClient::wait_until_complete(const char *means) {
+    means_ = means;
+    return outcome(await(FrameKind::complete));
+}
 
 Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
     if (failure_) return *failure_;
@@ -447,7 +453,8 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
         QCCL_TRY(auto tried, try_endpoints(endpoints, fields.secret, claim, options, join,
                                            endpoints.size() > 1 ? longest_try : 0ns));
         if (tried.client) {
-            QCCL_TRY(tried.client->wait_until_complete());
+            QCCL_TRY(tried.client->wait_until_complete(is_patient ? "launcher's variables"
+                                                                  : "unique id"));
             return std::unique_ptr<Bootstrap>(std::move(tried.client));
         }
         // The previous rendezvous may need a moment to leave; another program does not leave.
@@ -478,7 +485,7 @@ Done ask_for_room(const IdFields &fields, uint32_t size, const RendezvousOptions
     QCCL_TRY(outcome(tried));
     if (!tried->client) return {};
     // This process has joined before the other rank 0, which is refused now.
-    QCCL_TRY(tried->client->wait_until_complete());
+    QCCL_TRY(tried->client->wait_until_complete("launcher's variables"));
     return Error::make(Code::remote_error, "two processes are rank 0 of %u", size).at_rank(0);
 }
 

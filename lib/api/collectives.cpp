@@ -125,8 +125,9 @@ static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const C
 }
 
 static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramKey &key,
-                             Request &request) {
+                             Request &request, CallNames &names) {
     QCCL_TRY(const qcclCollConfig_t config, take_config(given));
+    names = {.codec = config.codec != nullptr, .algorithm = config.algorithm != nullptr};
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
     const CallPolicy &policy = comm.parts().policy;
     const CallTraits call = policy.traits(key.collective, key.type, key.op, key.count);
@@ -257,10 +258,12 @@ static Done run(Comm &comm, const Given &given) {
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
-    QCCL_TRY(take_call_config(comm, given.config, key, request));
+    CallNames names;
+    QCCL_TRY(take_call_config(comm, given.config, key, request, names));
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
+    comm.tell_choice(key, *program, names);
     if (call.can_be_remembered) comm.memo().remember({call.call_key, key, program});
     return comm.run(program, request, stream);
 }

@@ -174,7 +174,9 @@ static constexpr SettingRow table[] = {
      "file with codec, algorithm and cut of calls, for what neither the program nor QCCL_CODEC and "
      "QCCL_ALGO say; the same on all ranks",
      store<&Settings::plan_file, parse_text>},
-    {"QCCL_DEBUG", "warn", "warn, info or trace", "how much is logged",
+    {"QCCL_DEBUG", "warn", "warn, info or trace",
+     "how much is logged; info: also the wire-up, and each choice of the planner once; trace: also "
+     "each call",
      store<&Settings::debug, parse_log_level>},
     {"QCCL_DEBUG_FILE", "stderr", "a path or stderr",
      "where the log goes; %h in it is the host, %p the process",

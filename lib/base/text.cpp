@@ -133,6 +133,25 @@ std::optional<uint64_t> parse_rate(std::string_view text) {
     return std::nullopt;
 }
 
+std::string print_bytes(uint64_t bytes) {
+    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    auto value = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(units); unit++) value /= 1024;
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.4g %s", value, units[unit]);
+    return text.data();
+}
+
+std::string print_time(double ns) {
+    constexpr const char *units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    for (; ns >= 1000 && unit + 1 < std::size(units); unit++) ns /= 1000;
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.3g %s", ns, units[unit]);
+    return text.data();
+}
+
 // ---- Lines, words and spec strings
 
 Parted parted_at(std::string_view text, char mark) {

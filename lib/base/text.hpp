@@ -59,6 +59,10 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
 // which have a capital B. Units are powers of 1000. Returns bytes a second.
 std::optional<uint64_t> parse_rate(std::string_view text);
 
+// Return a size and a time as people read them: "1.5 MiB", "12.3 us".
+std::string print_bytes(uint64_t bytes);
+std::string print_time(double ns);
+
 // ---- Lines, words and spec strings
 
 struct Parted {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace qccl {
 
@@ -16,6 +17,8 @@ public:
 
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
+    // Returns how the ranks meet, for the log: "unique id, rendezvous at 127.0.0.1:4711".
+    virtual std::string means() const = 0;
     // Each rank contributes `bytes` bytes, the same number on every rank, and receives size() *
     // bytes bytes in rank order. The timeout that the bootstrap was made with bounds each call (0:
     // no limit). An error names the missing rank if it is known, and is final.

@@ -1,6 +1,7 @@
-// Implements a communicator's part in its rank's trace and call log; QCCL_AUDIT, which parses its
-// settings, samples calls and writes what the samples show; and the process-wide record of rules
-// that have decided calls.
+// Implements a communicator's part in its rank's trace and call log; words its creation's times and
+// its planner's choices for the log; implements QCCL_AUDIT, which parses its settings, samples
+// calls and writes what the samples show; and the process-wide record of rules that have decided
+// calls.
 #include "comm/call_reports.hpp"
 
 #include "base/system.hpp"
@@ -8,9 +9,11 @@
 #include "comm/boundary.hpp"
 #include "comm/comm.hpp"
 #include "comm/handle_table.hpp"
+#include "plan/explain.hpp"
 #include "trace/trace_service.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -61,6 +64,114 @@ void CommTrace::warn(const Log &log) const {
 void CommTrace::end(const Log &log) const {
     service_->detach(tracer_);
     tell(log);
+}
+
+// ---- Times of a creation
+
+static std::string text_of(std::chrono::nanoseconds time) {
+    return print_time(static_cast<double>(time.count()));
+}
+
+void CreationTimes::end(const char *part) {
+    const TimePoint now = std::chrono::steady_clock::now();
+    parts_.push_back({part, now - part_began_});
+    part_began_ = now;
+}
+
+std::string CreationTimes::print() const {
+    constexpr size_t most_shown = 3;
+    std::vector<Part> parts = parts_;
+    std::ranges::stable_sort(parts, std::ranges::greater(), &Part::took);
+    std::string text = text_of(part_began_ - start_);
+    for (size_t i = 0; i < std::min(parts.size(), most_shown); i++)
+        text.append(i == 0 ? ": " : ", ")
+            .append(parts[i].name)
+            .append(" ")
+            .append(text_of(parts[i].took));
+    return text;
+}
+
+std::string CreationTimes::print_first() const { return text_of(parts_.front().took); }
+
+// ---- Choices of the planner
+
+namespace {
+
+// Returns the reasons as parts of one line. That a codec was passed over has a line of its own,
+// which says what follows from it.
+std::string joined(std::string_view reasons) {
+    std::string text;
+    for (std::string_view reason : words_of(reasons, "\n")) {
+        if (reason.ends_with(CodecChoice::consequence))
+            reason.remove_suffix(CodecChoice::consequence.size());
+        text.append(text.empty() ? "" : "; ").append(reason);
+    }
+    return text;
+}
+
+Result<Explanation> explain_choice(const CommParts &parts, const ProgramKey &key,
+                                   const CallNames &names) {
+    PlannerInputs inputs = parts.inputs;
+    inputs.limits = limits_of(chunking_with(key.pieces, parts.cut));
+    const Problem problem{.collective = key.collective,
+                          .count = key.count,
+                          .ranks = parts.transport->size(),
+                          .root = key.root,
+                          .type = key.type,
+                          .codec = key.codec,
+                          .places = parts.places.get()};
+    QCCL_TRY(Explanation explanation, explain(problem, inputs, key.algorithm));
+    QCCL_TRY(const CallChoice choice,
+             parts.policy.choose(names.codec ? &key.codec : nullptr,
+                                 names.algorithm ? key.algorithm : Algorithm(),
+                                 parts.policy.traits(key.collective, key.type, key.op, key.count)));
+    explanation.rules = choice.reasons;
+    return explanation;
+}
+
+// Returns how the values travel: "4 segments in 2 lanes".
+std::string cut_of(const Program &program) {
+    if (program.fast_path) return "eager slots";
+    const Geometry &cut = program.geometry;
+    return std::to_string(cut.instances) + (cut.instances == 1 ? " segment in " : " segments in ") +
+           std::to_string(cut.lanes) + (cut.lanes == 1 ? " lane" : " lanes");
+}
+
+std::string why(const Explanation &explanation) {
+    const std::string reason = explanation.reason();
+    std::string text = reason.substr(reason.find(": ") + 2); // without the algorithm's name
+    std::string codec = explanation.codec_reason();
+    codec.resize(std::min(codec.find(';'), codec.size())); // advice follows
+    for (const std::string &more : {codec, joined(explanation.rules)})
+        if (!more.empty()) text.append("; ").append(more);
+    return text;
+}
+
+} // namespace
+
+void ChoiceReport::tell(const CommParts &parts, const ProgramKey &key, const Program &program,
+                        const CallNames &names) {
+    const uint64_t shape = program.fingerprint ^ program.asked_hash * 0x9E3779B97F4A7C15;
+    if (!told_.insert(shape).second) return;
+    const auto explanation = explain_choice(parts, key, names);
+    if (!explanation) return; // the call runs all the same
+    std::string call = name(key.collective);
+    if (key.collective != Collective::barrier)
+        call.append(", count ")
+            .append(std::to_string(key.count))
+            .append(", type ")
+            .append(name(key.type));
+    if (reduces(key.collective)) call.append(", op ").append(name(key.op));
+    if (key.collective == Collective::broadcast)
+        call.append(", root ").append(std::to_string(key.root));
+    if (key.collective != Collective::barrier)
+        call.append(", ").append(print_bytes(program.raw_bytes)).append(", codec ") +=
+            spec(key.codec);
+    const std::string &name_of_comm = parts.comm_config.name;
+    parts.log->info("%s%splan for %s: %s, %s, predicted %s; %s", name_of_comm.c_str(),
+                    name_of_comm.empty() ? "" : ": ", call.c_str(), program.work.algorithm.c_str(),
+                    cut_of(program).c_str(), print_time(explanation->chosen().cost.time_ns).c_str(),
+                    why(*explanation).c_str());
 }
 
 // ---- Audit

@@ -1,8 +1,10 @@
-// What a communicator writes down about its calls for the user. No call depends on it. Creation and
-// Comm use it.
+// What a communicator writes down about its creation and its calls for the user. No call depends on
+// it. Creation and Comm use it.
+// CreationTimes measures the parts of a creation for the log.
 // CommTrace is a communicator's part in its rank's trace and call log (QCCL_TRACE,
 // QCCL_RECORD_CALLS). A communicator made by split or shrink writes to the files of its parent's
 // rank.
+// ChoiceReport logs the planner's choices (QCCL_DEBUG=info).
 // CallAudit (QCCL_AUDIT) encodes samples of a communicator's calls beside the calls. The findings
 // are written when the last communicator ends that was made from the same one; they stay on this
 // rank. An error ends the audit and fails no call.
@@ -15,6 +17,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "comm/call_programs.hpp"
 #include "engine/run/call_sampler.hpp"
 #include "plan/call_policy.hpp"
 #include "plan/sampled_error.hpp"
@@ -22,11 +25,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace qccl {
@@ -77,6 +82,52 @@ private:
     const std::shared_ptr<CallTracer> tracer_;
 };
 
+// ---- Times of a creation
+
+// Used by the thread that creates the communicator.
+class CreationTimes {
+public:
+    explicit CreationTimes(TimePoint start) : start_(start), part_began_(start) {}
+
+    // Ends a part of the creation; the next one begins.
+    void end(const char *part);
+    // Returns the whole time and the largest parts: "45.2 ms: topology 30.1 ms, meeting 10.2 ms".
+    std::string print() const;
+    // Returns the time of the first part.
+    std::string print_first() const;
+
+private:
+    struct Part {
+        const char *name;
+        std::chrono::nanoseconds took;
+    };
+
+    TimePoint start_, part_began_;
+    std::vector<Part> parts_;
+};
+
+// ---- Choices of the planner
+
+struct CommParts;
+
+// What a call's own config names.
+struct CallNames {
+    bool codec = false, algorithm = false;
+};
+
+// Logs the choices of one communicator, each once: calls that differ in their arguments but for
+// buffers, tags and streams are different shapes. Used inside the communicator's entry guard. It
+// plans the call a second time, so that the log can say why, and does not block.
+class ChoiceReport {
+public:
+    // `program` is that of `key`.
+    void tell(const CommParts &parts, const ProgramKey &key, const Program &program,
+              const CallNames &names);
+
+private:
+    std::unordered_set<uint64_t> told_; // hashes of shapes
+};
+
 // ---- Audit
 
 // Parses the list of codecs in QCCL_AUDIT. Keys that do not change how values are encoded (min,
@@ -109,8 +160,6 @@ private:
     const std::shared_ptr<const Log> log_;
     std::map<Key, AuditRow> rows_;
 };
-
-struct CommParts;
 
 // The audit of one communicator. The thread that makes the communicator's calls uses it.
 class CallAudit {

@@ -235,21 +235,25 @@ Error Comm::ended() const {
 }
 
 Done Comm::execute(const Program &program, const Call &call) {
-    const bool is_guarded = program.guard != nullptr;
-    if (is_watched_ && !is_guarded) tell(program, call);
     const Done done = exception_boundary([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
-        if (audit_ || is_guarded) [[unlikely]]
+        if (audit_ || program.guard) [[unlikely]]
             return run_audited(program, call);
-        return engine_.run(program, call);
+        return run_program(program, call);
     });
     if (!done) return failed(done.error(), record_of(program, call));
     return {};
 }
 
+Done Comm::run_program(const Program &program, const Call &call) {
+    if (is_watched_) [[unlikely]]
+        return run_watched(program, call);
+    return engine_.run(program, call);
+}
+
 Done Comm::run_audited(const Program &program, const Call &call) {
     if (audit_) audit_->before(program, call);
-    QCCL_TRY(program.guard ? run_guarded(program, call) : engine_.run(program, call));
+    QCCL_TRY(program.guard ? run_guarded(program, call) : run_program(program, call));
     if (audit_) audit_->after(program, call);
     return {};
 }
@@ -258,8 +262,7 @@ Done Comm::run_guarded(const Program &program, const Call &call) {
     QCCL_TRY(CallGuards::GuardedCall use, guards_.begin(program, call));
     Call guarded = call;
     guarded.sampled_nmse = &use.word;
-    if (is_watched_) tell(*use.program, guarded);
-    QCCL_TRY(engine_.run(*use.program, guarded));
+    QCCL_TRY(run_program(*use.program, guarded));
     return guards_.end(use, guarded, team_.rank == 0 ? parts_.log.get() : nullptr);
 }
 
@@ -284,18 +287,25 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
     return first.error;
 }
 
-void Comm::tell(const Program &program, const Call &call) const {
+// The line before the call shows which call a rank was in if its process ends there.
+Done Comm::run_watched(const Program &program, const Call &call) {
     if (parts_.trace) parts_.trace->tell(*parts_.log);
-    if (!parts_.log->wants(LogLevel::trace)) return;
+    if (!parts_.log->wants(LogLevel::trace)) return engine_.run(program, call);
+    const std::string who = parts_.comm_config.name.empty() ? "" : parts_.comm_config.name + ": ";
+    const char *const what = name(program.descriptor.collective);
+    parts_.log->trace("%scall %" PRIu64 " begins: %s", who.c_str(), call.number, what);
+    const auto start = std::chrono::steady_clock::now();
+    const Done done = exception_boundary([&] { return engine_.run(program, call); });
+    const double us = in_seconds(std::chrono::steady_clock::now() - start) * 1e6;
     const Work &work = program.work;
     const bool is_barrier = work.collective == Collective::barrier;
     parts_.log->trace(
-        "%s%scall %" PRIu64 ": %s, count %" PRIu64 ", type %s, op %s, codec %s, algorithm %s, "
-        "tag %" PRIu64,
-        parts_.comm_config.name.c_str(), parts_.comm_config.name.empty() ? "" : ": ", call.number,
-        name(program.descriptor.collective), work.count, is_barrier ? "none" : name(work.type),
+        "%scall %" PRIu64 ": %s, count %" PRIu64
+        ", type %s, op %s, codec %s, algorithm %s, tag %" PRIu64 ", %.1f us: %s",
+        who.c_str(), call.number, what, work.count, is_barrier ? "none" : name(work.type),
         reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
-        work.algorithm.c_str(), call.tag);
+        work.algorithm.c_str(), call.tag, us, done ? "success" : code_text(done.error().code));
+    return done;
 }
 
 void Comm::inject(uint64_t call) {
@@ -370,6 +380,10 @@ void Comm::tell(const Codec &asked, const Program &program) {
     if (codec.is_lossless() || has_told_lossy_ || !speaks()) return;
     has_told_lossy_ = true;
     parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
+}
+
+void Comm::tell_choice(const ProgramKey &key, const Program &program, const CallNames &names) {
+    if (speaks()) choices_.tell(parts_, key, program, names);
 }
 
 void Comm::tell_unused_rules() {

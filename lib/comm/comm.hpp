@@ -217,6 +217,8 @@ public:
     // Logs once which codec the first lossy call uses, and that no codec keeps the budget of
     // `asked`.
     void tell(const Codec &asked, const Program &program);
+    // Logs once for each shape of call what the planner has chosen, and why.
+    void tell_choice(const ProgramKey &key, const Program &program, const CallNames &names);
     // Notes that `rule` of the environment has decided a call; null: no rule has.
     void note(const Rule *rule) {
         if (rule_use_) rule_use_->note(rule);
@@ -246,6 +248,9 @@ public:
 
 private:
     Done execute(const Program &program, const Call &call);
+    Done run_program(const Program &program, const Call &call);
+    // Runs the program and logs the call. Called if is_watched_ is set.
+    Done run_watched(const Program &program, const Call &call);
     Done run_audited(const Program &program, const Call &call);
     Done run_guarded(const Program &program, const Call &call);
     Done run_on_gpu(const ProgramRef &program, const Request &request,
@@ -262,8 +267,6 @@ private:
     Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
-    // Called before each call if is_watched_ is set.
-    void tell(const Program &program, const Call &call) const;
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
     bool speaks() const;
     bool is_new(const std::string &text); // false from the second time on
@@ -287,7 +290,8 @@ private:
     const bool is_watched_; // every call is logged or traced
     bool has_told_lossy_ = false;
     bool has_told_priority_ = false;
-    std::vector<std::string> told_;         // sentences about codecs
+    std::vector<std::string> told_; // sentences about codecs
+    ChoiceReport choices_;
     std::unique_ptr<GpuStreamQueue> queue_; // null unless the device is a GPU
 };
 

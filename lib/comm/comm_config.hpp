@@ -4,6 +4,7 @@
 // allowed_tiers, too. Any thread may call everything here; nothing waits for other ranks.
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "base/settings.hpp"
@@ -45,6 +46,8 @@ struct EnvSettings {
     Done rules_readable{}; // of the rules in settings and plan file; `rules` is empty on error
     bool is_child = false; // split or shrink makes the communicator
     std::shared_ptr<const Measured> measured{}; // the parent's; null: nothing was measured
+    // When the environment was read, with which creation begins.
+    TimePoint read_at = std::chrono::steady_clock::now();
 };
 // Reads the environment, and the file that QCCL_PLAN_FILE names.
 EnvSettings read_env_settings();

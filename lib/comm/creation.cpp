@@ -69,7 +69,10 @@ Result<LocalResources> open_local_resources(const Implementations &implementatio
         QCCL_TRY(found, implementations.topology->find_calibration(env_settings.settings));
     }
     if (!found.warning.empty()) log->warn("%s", found.warning.c_str());
-    if (found.file) log->info("calibration from %s", found.path.c_str());
+    if (found.file)
+        log->info("calibration from %s", found.path.c_str());
+    else if (rank == 0 && !env_settings.is_child && found.warning.empty())
+        log->info("no calibration: speeds are estimates until qccl-perf calibrate measures them");
     return LocalResources{std::move(log), std::move(device), std::move(host),
                           std::move(found.file)};
 }
@@ -112,9 +115,19 @@ public:
         : implementations_(implementations), bootstrap_(bootstrap), reach_(reach),
           comm_config_(comm_config), env_settings_(env_settings), settings_(env_settings.settings),
           policy_(policy_of(comm_config, env_settings)), exchange_(bootstrap),
-          measured_(env_settings.measured) {}
+          measured_(env_settings.measured),
+          who_(comm_config.name.empty() ? "" : comm_config.name + ": "),
+          times_(env_settings.read_at) {
+        times_.end("meeting");
+    }
 
     StatusAllGather &exchange() { return exchange_; }
+    CreationTimes &times() { return times_; }
+    // Ends the last part.
+    void tell_times(const Log &log) {
+        times_.end("assembling");
+        log.info("%screated in %s", who_.c_str(), times_.print().c_str());
+    }
     // Compares what must be equal on all ranks. One of the ranks with the same warnings about
     // settings logs them.
     Done compare(const LocalResources &resources);
@@ -134,6 +147,7 @@ private:
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
     JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.hosts}; }
     Done agree_on_topology(const Log &log, Transport &transport);
+    void tell_meeting(const Log &log) const;
     void tell(const LocalResources &resources, const Transport &transport,
               const GpuStaging *share) const;
     // The result includes what the settings leave open.
@@ -166,6 +180,8 @@ private:
     std::unique_ptr<TopologyAgreement> topology_agreement_; // null: one rank
     std::shared_ptr<const JobLinks> links_;                 // null: one rank
     std::shared_ptr<const RankTopology> places_;
+    const std::string who_; // begins lines of the log
+    CreationTimes times_;
 };
 
 Done Creation::compare(const LocalResources &resources) {
@@ -245,6 +261,8 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
             log.warn("%s", joined.warning.c_str());
         else if (!joined.origin.empty())
             log.info("topology from %s", joined.origin.c_str());
+        if (!joined.discovery.empty())
+            log.info("%stopology of this host: %s", who_.c_str(), joined.discovery.c_str());
         links_ = std::move(joined.links);
         if (std::ranges::none_of(digests_, has_node)) rings = links_->rings();
         for (size_t rank = 0; rank < digests_.size(); rank++)
@@ -363,6 +381,10 @@ Creation::connect(const LocalResources &resources, const std::shared_ptr<Sibling
         log->warn("%s%s", sentence,
                   siblings ? " (ranks of qcclCommInitAll need a thread each)" : "");
     };
+    if (resources.log->wants(LogLevel::info))
+        options.tell = [log = resources.log, who = who_](const char *sentence) {
+            log->info("%s%s", who.c_str(), sentence);
+        };
     const auto create = reach_ == Reach::threads ? create_inproc_transport : create_shm_transport;
     QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather()));
     waiting->fail = [raw = transport.get()](const Error &error) { raw->fail(error); };
@@ -377,11 +399,19 @@ Result<std::unique_ptr<GpuStaging>> Creation::share_device(const LocalResources 
                               *resources.log);
 }
 
+void Creation::tell_meeting(const Log &log) const {
+    if (bootstrap_.size() == 1 || !log.wants(LogLevel::info)) return;
+    log.info("%srank %" PRIu32 " of %" PRIu32 " has met the others after %s (%s)", who_.c_str(),
+             bootstrap_.rank(), bootstrap_.size(), times_.print_first().c_str(),
+             bootstrap_.means().c_str());
+    if (bootstrap_.rank() == 0)
+        log.info("%s%s", who_.c_str(), hosts_text(digests_, hosts_).c_str());
+}
+
 void Creation::tell(const LocalResources &resources, const Transport &transport,
                     const GpuStaging *share) const {
     const Device &device = resources.device;
-    resources.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s",
-                        comm_config_.name.c_str(), comm_config_.name.empty() ? "" : ": ",
+    resources.log->info("%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s", who_.c_str(),
                         transport.rank(), transport.size(), transport.name(),
                         reaches_gpus(share) ? " and memory of GPUs" : "",
                         device.gpu ? device.name() : name(device.kernels->tier));
@@ -402,9 +432,13 @@ std::unique_ptr<CommTrace> Creation::trace(const LocalResources &resources,
 Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
                                                  const std::shared_ptr<SiblingComms> &siblings,
                                                  const TraceOrigin &origin) {
+    tell_meeting(*resources.log);
     QCCL_TRY(std::unique_ptr<Transport> transport, connect(resources, siblings));
+    times_.end("connecting");
     QCCL_TRY(agree_on_topology(*resources.log, *transport));
+    times_.end("topology");
     QCCL_TRY(std::unique_ptr<GpuStaging> share, share_device(resources, *transport));
+    if (gpus_ != 0) times_.end("memory of GPUs");
     tell(resources, *transport, share.get());
     std::unique_ptr<CommTrace> traced = trace(resources, *transport, origin);
     const Chunking how = cut(*transport, share.get());
@@ -447,10 +481,13 @@ create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach 
         return open_local_resources(implementations, bootstrap.rank(), comm_config, env_settings);
     });
     if (!resources) return creation.exchange().conclude(resources.error()).error();
+    creation.times().end("settings and device");
     QCCL_TRY(creation.compare(*resources));
+    creation.times().end("comparing settings");
 
     auto comm = exception_boundary([&] { return creation.assemble(*resources, siblings, origin); });
     QCCL_TRY(creation.exchange().conclude(outcome(comm)));
+    if (comm) creation.tell_times(*(*comm)->parts().log);
     return comm;
 }
 
@@ -468,6 +505,7 @@ public:
 
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return static_cast<uint32_t>(group_.members.size()); }
+    std::string means() const override { return "the parent communicator"; }
     Done all_gather(const void *mine, void *all, size_t bytes) override {
         return survivors_.all_gather(group_, mine, all, bytes);
     }

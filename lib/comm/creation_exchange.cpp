@@ -231,6 +231,32 @@ std::string host_name_of(const SettingsDigest &rank) {
 
 std::string rack_of(const SettingsDigest &rank) { return std::string(text_of(rank.rack)); }
 
+// Writes ascending numbers as "0-3, 8, 9".
+static std::string runs_of(const std::vector<uint32_t> &numbers) {
+    std::string text;
+    for (size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) last++;
+        text.append(first == 0 ? "" : ", ").append(std::to_string(numbers[first]));
+        if (last != first) text.append("-").append(std::to_string(numbers[last]));
+    }
+    return text;
+}
+
+std::string hosts_text(std::span<const SettingsDigest> all, const std::vector<uint32_t> &hosts) {
+    constexpr size_t most_shown = 16;
+    std::map<uint32_t, std::vector<uint32_t>> ranks_of; // by host
+    for (uint32_t rank = 0; rank < all.size(); rank++)
+        ranks_of[hosts.empty() ? 0 : hosts[rank]].push_back(rank);
+    std::string text = std::to_string(ranks_of.size());
+    text += ranks_of.size() == 1 ? " host" : " hosts";
+    for (const auto &[host, ranks] : ranks_of) {
+        if (host == most_shown) return text + ", ...";
+        text.append(host == 0 ? ": " : ", ").append(host_name_of(all[ranks.front()]));
+        text.append(ranks.size() == 1 ? " has rank " : " has ranks ").append(runs_of(ranks));
+    }
+    return text;
+}
+
 bool has_node(const SettingsDigest &rank) { return !text_of(rank.node).empty(); }
 
 static bool is_on_host(const SettingsDigest &rank) {

@@ -115,6 +115,9 @@ std::vector<uint32_t> hosts_of(std::span<const SettingsDigest> all);
 // Returns the name of the rank's host for people: the first word of its identity.
 std::string host_name_of(const SettingsDigest &rank);
 std::string rack_of(const SettingsDigest &rank);
+// Returns a list such as "2 hosts: alpha has ranks 0-3, beta has ranks 4-7". `hosts`: result of
+// hosts_of().
+std::string hosts_text(std::span<const SettingsDigest> all, const std::vector<uint32_t> &hosts);
 // Whether the rank says in which NUMA node it is.
 bool has_node(const SettingsDigest &rank);
 // Returns the number of ranks whose device is not the host.

@@ -77,9 +77,10 @@ struct CodecChoice {
     std::optional<Error> passed_over;
     const Rule *rule = nullptr; // of the environment, if it decided
 
+    static constexpr std::string_view consequence = "; such calls go lossless";
     // Returns why a codec was passed over, in a sentence; empty if none was.
     std::string notice() const {
-        return passed_over ? passed_over->text + std::string("; such calls go lossless") : "";
+        return passed_over ? passed_over->text + std::string(consequence) : "";
     }
 };
 

@@ -249,13 +249,6 @@ std::optional<Plan> compared_lossless(const Problem &problem, const Plan &plan,
 
 } // namespace
 
-std::string print_time(double ns) {
-    constexpr const char *units[] = {"ns", "us", "ms", "s"};
-    size_t unit = 0;
-    for (; ns >= 1000 && unit + 1 < std::size(units); unit++) ns /= 1000;
-    return print("%.3g %s", ns, units[unit]);
-}
-
 std::string Explanation::reason() const {
     std::string text = spec(chosen().algorithm) + ": ";
     for (const ExplainedCandidate &candidate : candidates)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "base/text.hpp"
 #include "plan/link_class.hpp"
 #include "plan/planner.hpp"
 
@@ -96,6 +97,9 @@ struct Explanation {
     }
     // Returns a line that begins with the chosen algorithm.
     std::string reason() const;
+    // Returns what codec the call travels with and why, if it is not the codec that was asked for;
+    // else an empty text.
+    std::string codec_reason() const;
 };
 
 // Explains the plan of a call. `forced`: as in choose(). `link_bytes` counts bytes by link class;
@@ -113,8 +117,5 @@ std::string print_text(const Explanation &explanation, bool shows_places = true)
 // documents whose version it knows, and skips members that it does not know.
 inline constexpr int explain_json_version = 1;
 std::string print_json(const Explanation &explanation);
-
-// Returns a time in words, for example "1.5 ms".
-std::string print_time(double ns);
 
 } // namespace qccl

@@ -31,8 +31,7 @@ constexpr const char *unknown_rate =
     "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
     "all the same";
 
-void add_head(std::string &text, const Problem &problem, const Plan &plan,
-              const CostModel &speeds) {
+void add_head(std::string &text, const Problem &problem) {
     if (problem.collective == Collective::barrier)
         return append_format(text, "barrier on %u %s\n", problem.ranks,
                              problem.ranks == 1 ? "rank" : "ranks");
@@ -41,47 +40,50 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan,
                   has_part_per_rank(problem.collective) ? " for each rank" : "",
                   print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
                   problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
-    if (!plan.codec.is_lossless() || problem.codec.is_lossless() || problem.codec.is_auto()) return;
-    text += "  travels with none: ";
-    if (problem.codec.min_bytes)
-        append_format(text, "smaller than the codec's %s\n",
-                      print_bytes(*problem.codec.min_bytes).c_str());
-    else if (!speeds.is_remote_rate_known())
-        append_format(text, "%s\n", unknown_rate);
-    else
-        append_format(text, "the codec would not make it %.3g times as fast\n", least_gain);
 }
 
-void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &choice) {
+// Says why a codec that the caller names is not used.
+std::string why_dropped(const Problem &problem, const CostModel &speeds) {
+    std::string text;
+    if (problem.codec.min_bytes)
+        append_format(text, "smaller than the codec's %s",
+                      print_bytes(*problem.codec.min_bytes).c_str());
+    else if (!speeds.is_remote_rate_known())
+        text = unknown_rate;
+    else
+        append_format(text, "the codec would not make it %.3g times as fast", least_gain);
+    return text;
+}
+
+std::string text_of(const Problem &problem, const BudgetChoice &choice) {
     const Plan &plan = choice.plan;
-    text.append("  travels with ").append(spec(plan.codec));
+    std::string text;
     switch (choice.outcome) {
     case BudgetChoice::Outcome::codec:
-        append_format(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
+        append_format(text, " (%.4g bits a value): %s", bits_per_value(plan.codec, problem.type),
                       problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
                                                      : "the fastest that keeps the error");
-        return;
+        break;
     case BudgetChoice::Outcome::no_gain:
-        append_format(text, ": no codec within the budget would make it %.3g times as fast\n",
+        append_format(text, ": no codec within the budget would make it %.3g times as fast",
                       least_gain);
-        return;
+        break;
     case BudgetChoice::Outcome::no_link:
-        text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
-                "codec would relieve; min=0 asks for one all the same\n";
-        return;
-    case BudgetChoice::Outcome::unknown_link: append_format(text, ": %s\n", unknown_rate); return;
+        text = ": between ranks of one host, or reproducible ones, no slow link is known that a "
+               "codec would relieve; min=0 asks for one all the same";
+        break;
+    case BudgetChoice::Outcome::unknown_link: append_format(text, ": %s", unknown_rate); break;
     case BudgetChoice::Outcome::too_small:
-        append_format(text, ": smaller than the codec's %s\n",
+        append_format(text, ": smaller than the codec's %s",
                       print_bytes(*problem.codec.min_bytes).c_str());
-        return;
+        break;
     case BudgetChoice::Outcome::fits:
-        append_format(text, ": values as they are take no more than %.4g bits\n",
+        append_format(text, ": values as they are take no more than %.4g bits",
                       problem.codec.budget.most_bits());
-        return;
-    case BudgetChoice::Outcome::missed:
-        text.append(": ").append(missed_budget(choice, problem)).append("\n");
-        return;
+        break;
+    case BudgetChoice::Outcome::missed: text = ": " + missed_budget(choice, problem); break;
     }
+    return text;
 }
 
 // Adds a line such as " int4, 4.5 bits a value: NMSE up to 0.049 by direct, too much".
@@ -219,11 +221,19 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
 
 } // namespace
 
+std::string Explanation::codec_reason() const {
+    if (problem.codec.is_auto())
+        return "travels with " + spec(chosen().codec) + text_of(problem, choice);
+    if (!chosen().codec.is_lossless() || problem.codec.is_lossless()) return {};
+    return "travels with none: " + why_dropped(problem, inputs.speeds);
+}
+
 std::string print_text(const Explanation &all, bool shows_places) {
     std::string text = all.rules;
     if (!all.transport.empty()) text.append("over ").append(all.transport).append("\n");
-    add_head(text, all.problem, all.chosen(), all.inputs.speeds);
-    if (all.problem.codec.is_auto()) add_outcome(text, all.problem, all.choice);
+    add_head(text, all.problem);
+    if (const std::string reason = all.codec_reason(); !reason.empty())
+        text.append("  ").append(reason).append("\n");
     for (const BudgetOption &option : all.choice.options)
         add_option(text, option, all.problem.codec.budget);
     if (all.inputs.is_reproducible)

@@ -113,6 +113,12 @@ std::vector<std::byte> Network::address() const {
     return bytes;
 }
 
+std::string Network::description() const {
+    std::array<char, 200> text{};
+    module_->describe(end_, text.data(), text.size());
+    return text.data();
+}
+
 // ---- Limits of the system
 
 namespace {

@@ -55,6 +55,8 @@ public:
     }
 
     const char *name() const { return module_->name; }
+    // Returns what carries the messages, for the log; the words are the module's.
+    std::string description() const;
     // Returns what peers need to reach this end. The functions below are those of NetworkModule.
     std::vector<std::byte> address() const;
     void add_peer(uint32_t peer, std::span<const std::byte> address) {

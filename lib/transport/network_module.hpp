@@ -51,7 +51,7 @@ struct NetworkSettings {
 };
 
 struct NetworkModule {
-    static constexpr uint32_t current_abi = 3;
+    static constexpr uint32_t current_abi = 4;
     enum class Posted : uint32_t { done, under_way, refused };
 
     uint32_t abi;
@@ -63,6 +63,9 @@ struct NetworkModule {
     // Writes the address by which peers reach this end, at most `capacity` bytes of it; returns the
     // size of the whole address.
     size_t (*address)(NetworkEnd *end, void *out, size_t capacity);
+    // Writes what carries the messages, for the log ("1.13.1: tcp/eth0 tcp/lo"), at most `capacity`
+    // bytes of it with a zero at the end.
+    void (*describe)(NetworkEnd *end, char *out, size_t capacity);
     // Copies the address. The first message to the peer makes the connection.
     void (*add_peer)(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes);
     // Copies the header. The parts must stay unchanged until `on_sent`, unless the result is

@@ -236,7 +236,9 @@ struct TransportOptions {
     // Returns the free memory of this host in bytes; empty: as the kernel says.
     std::function<size_t()> free_memory;
     std::function<void(const char *sentence)> warn; // may be empty
-    std::function<void()> idle;                     // called in every long wait; may be empty
+    // Gets sentences about the wire-up, for the log; empty: the log wants none.
+    std::function<void(const char *sentence)> tell;
+    std::function<void()> idle; // called in every long wait; may be empty
 };
 
 // Creates an shm transport: the ranks of one host are processes, or threads that behave like

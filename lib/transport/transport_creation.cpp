@@ -13,6 +13,7 @@
 // every step that may fail before they begin the next.
 
 #include "base/system.hpp"
+#include "base/text.hpp"
 #include "fault/liveness.hpp"
 #include "memory/peer_table.hpp"
 #include "memory/shared_memory.hpp"
@@ -200,6 +201,49 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
     return {};
 }
 
+// Tells the log how this rank reaches other hosts. `network`: what the network says of itself.
+void tell_remote(const TransportOptions &options, const PeerInfoTable &peer_info,
+                 const std::string &network, std::chrono::nanoseconds opening,
+                 std::chrono::nanoseconds connecting) {
+    const uint32_t rank = options.rank, size = options.size;
+    const uint32_t previous = (rank + size - 1) % size;
+    std::vector<uint32_t> neighbours;
+    if (is_kept(peer_info, previous)) neighbours.push_back(previous);
+    if (is_kept(peer_info, rank)) neighbours.push_back((rank + 1) % size);
+    std::string kept = neighbours.empty() ? "no keepalive connections" : "keepalive connections to";
+    for (const uint32_t &neighbour : neighbours)
+        kept.append(&neighbour == &neighbours.front() ? " rank " : " and rank ")
+            .append(std::to_string(neighbour));
+    const auto text = [](std::chrono::nanoseconds time) {
+        return print_time(static_cast<double>(time.count()));
+    };
+    options.tell(("network " + network + " opened in " + text(opening) + "; " + kept +
+                  "; all ranks connected after another " + text(connecting))
+                     .c_str());
+}
+
+// The first rank of each host tells the log of the memory that its ranks share.
+void tell_segments(const TransportOptions &options, const PeerInfoTable &peer_info,
+                   TimePoint start) {
+    const std::vector<uint32_t> ranks = peer_info.local_ranks(options.rank);
+    if (!options.tell || ranks.front() != options.rank) return;
+    const SegmentShape &shape = peer_info[options.rank].shape;
+    const auto bytes = shape.segment_bytes();
+    std::string text = std::to_string(ranks.size());
+    text.append(ranks.size() == 1 ? " rank on this host has " : " ranks on this host share ")
+        .append(print_bytes(bytes ? *bytes : 0))
+        .append(ranks.size() == 1 ? " of memory: outbox " : " of memory each: outbox ")
+        .append(print_bytes(shape.outbox_bytes))
+        .append(", inbox ")
+        .append(print_bytes(shape.inbox_bytes))
+        .append(", eager slots of ")
+        .append(print_bytes(shape.eager_slot_bytes))
+        .append("; shared after ")
+        .append(
+            print_time(static_cast<double>((std::chrono::steady_clock::now() - start).count())));
+    options.tell(text.c_str());
+}
+
 } // namespace
 
 // Opens the network, and a keepalive connection to the rank before and the rank after this one if
@@ -208,7 +252,9 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
 // rank fails, all ranks return the same error.
 static Done connect_remote(SharedTransport &transport, const PeerInfoTable &peer_info,
                            const TransportOptions &options, const AllGather &all_gather) {
+    const TimePoint start = std::chrono::steady_clock::now();
     auto end = open_network(transport, options);
+    const TimePoint opened_at = std::chrono::steady_clock::now();
     auto port = KeepaliveListener::open(options.remote.addresses);
     Done opened = outcome(end);
     if (opened) opened = outcome(port);
@@ -216,11 +262,17 @@ static Done connect_remote(SharedTransport &transport, const PeerInfoTable &peer
     QCCL_TRY(add_all_peers(*end, peer_info, options, all_gather));
     std::vector<KeepaliveAddress> contacts(options.size);
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(KeepaliveAddress)));
+    const std::string network =
+        options.tell ? std::string(end->network.name()) + " " + end->network.description() : "";
     Done ready = transport.use(std::move(end->network), session_of(contacts));
     if (ready) ready = connect_neighbours(transport, *port, contacts, peer_info, options);
     if (!ready)
         *port = KeepaliveListener(); // closed: a rank that connects to this one stops waiting
-    return gather_done(ready, options.size, all_gather);
+    QCCL_TRY(gather_done(ready, options.size, all_gather));
+    if (options.tell)
+        tell_remote(options, peer_info, network, opened_at - start,
+                    std::chrono::steady_clock::now() - opened_at);
+    return {};
 }
 
 // ---- Ranks as threads: inproc
@@ -265,6 +317,7 @@ Result<FlightRecorderFile> make_records(const TransportOptions &options,
 
 Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
                                                            const AllGather &all_gather) {
+    const TimePoint start = std::chrono::steady_clock::now();
     const SegmentShape shape = shape_of(options);
     auto memory = make_segment(shape);
     PeerInfo info;
@@ -302,6 +355,7 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
         "inproc", std::move(peer_table), LivenessMonitor(), peer_info,
         offers[0].segment->records.recorder(options.rank, record_owner(options, peer_info), {}),
         options);
+    tell_segments(options, peer_info, start);
     if (!options.hosts.empty())
         QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
@@ -417,6 +471,7 @@ Result<Recorder> make_recorder(const TransportOptions &options, const PeerInfoTa
 
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather) {
+    const TimePoint start = std::chrono::steady_clock::now();
     auto door = open_door(options);
     PeerInfo info;
     info.shape = shape_of(options);
@@ -441,6 +496,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     auto transport =
         std::make_unique<SharedTransport>("shm", std::move(peer_table), std::move(all->liveness),
                                           peer_info, std::move(*recorder), options);
+    tell_segments(options, peer_info, start);
     if (!options.hosts.empty())
         QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));

@@ -167,7 +167,7 @@ static void values_that_lose_too_much_go_lossless(void **state)
                 assert_true(error > 1e-7 && error < 1e-4);
             }
             assert_int_equal(guarded_calls(&world, 0), 0);
-            assert_int_equal(lines_with("guard"), 0);
+            assert_int_equal(lines_with("goes lossless"), 0);
             /* The call whose samples exceed the limit still uses the codec; the next one does not.
              * */
             assert_false(goes_lossless(&world, loud, 7));

@@ -280,11 +280,12 @@ static void calls_are_traced(void **state)
         outcome = on_every_rank(&world, wait_for_all, NULL);
         assert_all_succeed(&outcome, size);
         unsetenv("QCCL_DEBUG");
-        assert_int_equal(lines_with(&lines, "qccl trace: "), 2 * expected);
+        assert_int_equal(lines_with(&lines, "qccl trace: "), 4 * expected);
         assert_int_equal(
             lines_with(&lines, "gradients: call 1: all_reduce, count 4096, type float, op sum, "
-                               "codec int4, algorithm ring, tag 0"),
+                               "codec int4, algorithm ring, tag 0, "),
             expected);
+        assert_int_equal(lines_with(&lines, " us: success"), 2 * expected);
         assert_int_equal(
             lines_with(&lines,
                        "gradients: call 2: barrier, count 0, type none, op none, codec none, "),

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -179,18 +180,21 @@ inline bool arm(NetworkEnd *end) {
     return end->news.empty();
 }
 
-inline constexpr NetworkModule module{.abi = NetworkModule::current_abi,
-                                      .name = "memory",
-                                      .open = open,
-                                      .close = close,
-                                      .address = address,
-                                      .add_peer = add_peer,
-                                      .post = post,
-                                      .pull = pull,
-                                      .discard = discard,
-                                      .progress = progress,
-                                      .descriptor = [](NetworkEnd *end) { return end->bell; },
-                                      .arm = arm};
+inline constexpr NetworkModule module{
+    .abi = NetworkModule::current_abi,
+    .name = "memory",
+    .open = open,
+    .close = close,
+    .address = address,
+    .describe = [](NetworkEnd *, char *out,
+                   size_t capacity) { std::snprintf(out, capacity, "memory"); },
+    .add_peer = add_peer,
+    .post = post,
+    .pull = pull,
+    .discard = discard,
+    .progress = progress,
+    .descriptor = [](NetworkEnd *end) { return end->bell; },
+    .arm = arm};
 
 } // namespace qtest::memory_network
 

@@ -107,8 +107,10 @@ void MachineDiscovery::start(const MachineRequest &question) {
     if (found_) return;
     auto thread = ServiceThread::start(topology_thread_name, [this] {
         const Done done = exception_boundary([&]() -> Done {
+            const auto start = std::chrono::steady_clock::now();
             const std::lock_guard guard(known_machine().mutex);
             found_ = discover_topology(question_);
+            took_ = std::chrono::steady_clock::now() - start;
             return {};
         });
         if (!done) found_ = nullptr;
@@ -120,6 +122,11 @@ MachineTopologyRef MachineDiscovery::finish() {
     thread_.join();
     if (!found_) found_ = plain_machine_topology("there is no memory or no thread to look at it");
     return found_;
+}
+
+std::string MachineDiscovery::report() const {
+    if (took_.count() == 0) return "known from an earlier communicator";
+    return "hwloc " + hwloc_version() + ", in " + print_time(static_cast<double>(took_.count()));
 }
 
 // ---- All ranks' machines
@@ -340,7 +347,9 @@ public:
         return JoinedTopology{.links = std::make_shared<GraphLinks>(std::move(agreed.job)),
                               .numas = std::move(agreed.numas),
                               .warning = node->warning,
-                              .origin = node->origin};
+                              .origin = node->origin,
+                              .discovery =
+                                  exchange_.is_leader() ? discovery_.report() : std::string()};
     }
 
 private:

@@ -113,32 +113,45 @@ Wish wish(const char *setting, const char *variable, const char *ucx_variable) {
 // process, and copies to and from devices.
 constexpr std::string_view staying[] = {"self", "cuda", "gdr", "rocm", "ze_"};
 
+bool stays(std::string_view name) {
+    return std::any_of(std::begin(staying), std::end(staying),
+                       [name](std::string_view word) { return name.starts_with(word); });
+}
+
+// Returns what `print` writes to the stream that it is given; empty if there is no memory.
+template <class Print> std::string printed(Print print) {
+    char *text = nullptr;
+    size_t bytes = 0;
+    FILE *const stream = open_memstream(&text, &bytes);
+    if (!stream) return {};
+    print(stream);
+    std::fclose(stream);
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+    return {text, bytes};
+}
+
+// Returns the names of UCX's resources, such as "tcp/eth0". UCX 1.13 tells them only in text: a
+// line
+// "#  resource 1  :  md 0  dev 1  flags -- tcp/eth0" for each. The name of a line of an unknown
+// form is empty.
+std::vector<std::string> resource_names(ucp_context_h context) {
+    static constexpr std::string_view row = " resource ", before_name = "-- ";
+    const std::string text = printed([context](FILE *to) { ucp_context_print_info(context, to); });
+    std::vector<std::string> names;
+    for (size_t at = text.find(row); at != text.npos; at = text.find(row, at + row.size())) {
+        const std::string_view line = std::string_view(text).substr(at, text.find('\n', at) - at);
+        const size_t name = line.find(before_name);
+        names.emplace_back(name == line.npos ? "" : line.substr(name + before_name.size()));
+    }
+    return names;
+}
+
 // UCX opens even if none of the requested devices is there. Only its printed description names
 // those that it has opened. If the description has an unknown form, this assumes that they are
 // there.
 bool reaches_others(ucp_context_h context) {
-    char *text = nullptr;
-    size_t bytes = 0;
-    FILE *const stream = open_memstream(&text, &bytes);
-    if (!stream) return true;
-    ucp_context_print_info(context, stream);
-    std::fclose(stream);
-    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
-    static constexpr std::string_view row = " resource ", before_name = "-- ";
-    std::string_view rest(text, bytes);
-    size_t at = rest.find(row);
-    if (at == rest.npos) return true;
-    for (; at != rest.npos; at = rest.find(row)) {
-        rest.remove_prefix(at + row.size());
-        const std::string_view line = rest.substr(0, rest.find('\n'));
-        const size_t name = line.find(before_name);
-        const auto begins_name = [&](std::string_view word) {
-            return line.substr(name + before_name.size()).starts_with(word);
-        };
-        if (name == line.npos || std::none_of(std::begin(staying), std::end(staying), begins_name))
-            return true;
-    }
-    return false;
+    const std::vector<std::string> names = resource_names(context);
+    return names.empty() || !std::all_of(names.begin(), names.end(), stays);
 }
 
 bool refuse_choices(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
@@ -258,6 +271,13 @@ size_t address(NetworkEnd *end, void *out, size_t capacity) {
     return whole.size();
 }
 
+void describe(NetworkEnd *end, char *out, size_t capacity) {
+    std::string text = std::string(ucp_get_version_string()) + ":";
+    for (const std::string &name : resource_names(end->context))
+        if (!stays(name)) text.append(" ").append(name);
+    std::snprintf(out, capacity, "%s", text.c_str());
+}
+
 void add_peer(NetworkEnd *end, uint32_t number, const void *address, size_t bytes) {
     NetworkEnd::UcxPeer &peer = end->peers[number];
     if (bytes <= sizeof peer.secret) return lose(peer, UCS_ERR_INVALID_ADDR);
@@ -327,15 +347,9 @@ size_t occurrences(std::string_view text, std::string_view word) {
 
 // UCX 1.13 tells this only in text: one line "lane[0]: 1:tcp/eth0 ..." for each connection.
 bool goes_through_sockets(ucp_ep_h endpoint) {
-    char *text = nullptr;
-    size_t bytes = 0;
-    FILE *const stream = open_memstream(&text, &bytes);
-    if (!stream) return false;
-    ucp_ep_print_info(endpoint, stream);
-    std::fclose(stream);
-    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
-    const size_t lanes = occurrences({text, bytes}, "lane[");
-    return lanes > 0 && occurrences({text, bytes}, ":tcp/") == lanes;
+    const std::string text = printed([endpoint](FILE *to) { ucp_ep_print_info(endpoint, to); });
+    const size_t lanes = occurrences(text, "lane[");
+    return lanes > 0 && occurrences(text, ":tcp/") == lanes;
 }
 
 void send_waiting(NetworkEnd::UcxPeer &peer) {
@@ -450,6 +464,7 @@ const qccl::NetworkModule *qccl_network_module() {
                                           .open = open,
                                           .close = [](NetworkEnd *end) { delete end; },
                                           .address = address,
+                                          .describe = describe,
                                           .add_peer = add_peer,
                                           .post = post,
                                           .pull = pull,
