@@ -90,16 +90,16 @@ std::string greatest_excess(const Plan &plan, const Cost &best) {
     const Cost &cost = plan.cost;
     if (cost.time_ns / cost.correction <= best.time_ns / best.correction)
         return "measured calls by it take longer than is counted";
-    struct Part {
+    struct CostPart {
         double more;
         const char *where;
     };
-    const std::array<Part, 4> parts = {
+    const std::array<CostPart, 4> parts = {
         {{cost.wire_ns - best.wire_ns, "on the wire"},
          {cost.compute_ns - best.compute_ns, "copying, encoding and decoding"},
          {cost.messages_ns - best.messages_ns, "handling messages"},
          {cost.latency_ns - best.latency_ns, "waiting for messages"}}};
-    const auto most = std::ranges::max_element(parts, {}, &Part::more);
+    const auto most = std::ranges::max_element(parts, {}, &CostPart::more);
     if (most->more < (cost.time_ns - best.time_ns) / 2)
         return plan.geometry.instances == 1 ? "its ranks wait longer for each other's work"
                                             : "its segments overlap less work with the wire";

@@ -15,16 +15,6 @@ namespace qccl {
 
 namespace {
 
-std::string print_bytes(uint64_t bytes) {
-    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    auto value = static_cast<double>(bytes);
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < std::size(units); unit++) value /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g %s", value, units[unit]);
-    return text;
-}
-
 // Tells the user how to make the rate known.
 constexpr const char *unknown_rate =
     "the rate between hosts is unknown, so that no gain of a codec can be predicted; "
