@@ -108,6 +108,18 @@ template <class F> constexpr float widen_number(uint32_t bits) {
 
 template <class F> inline constexpr float largest_number = widen<F>(F::largest);
 
+// Whether the type's row states the numbers that the format has.
+template <class F> constexpr bool is_stated(DataType type) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
+    constexpr int top = static_cast<int>(F::largest >> F::fraction_bits);
+    return info(type).format == FloatFormat{.fraction_bits = F::fraction_bits,
+                                            .lowest = 1 - bias,
+                                            .highest = top - bias,
+                                            .largest = double{largest_number<F>}};
+}
+static_assert(is_stated<Half>(DataType::float16) && is_stated<Bfloat>(DataType::bfloat16) &&
+              is_stated<E4m3>(DataType::float8e4m3) && is_stated<E5m2>(DataType::float8e5m2));
+
 // Returns the pattern of the same number; every NaN becomes the canonical one.
 template <class F> constexpr uint32_t canonical_pattern(uint32_t bits) {
     constexpr uint32_t last = F::infinity == F::nan ? F::largest : F::infinity;
@@ -223,6 +235,24 @@ inline void store_float(DataType out, void *dst, size_t i, double x) {
     case DataType::float8e5m2: return store_bits(dst, i, static_cast<uint8_t>(narrow<E5m2>(x)));
     case DataType::float64: return store_bits(dst, i, canonical(x));
     default: return store_bits(dst, i, narrow_to_float(x));
+    }
+}
+
+// Calls f with a value of the format that a narrow float has.
+template <class F> void with_narrow_format(DataType narrow, F &&f) {
+    switch (narrow) {
+    case DataType::float16: return f(Half{});
+    case DataType::bfloat16: return f(Bfloat{});
+    case DataType::float8e4m3: return f(E4m3{});
+    case DataType::float8e5m2: return f(E5m2{});
+    case DataType::int8:
+    case DataType::uint8:
+    case DataType::int32:
+    case DataType::uint32:
+    case DataType::int64:
+    case DataType::uint64:
+    case DataType::float32:
+    case DataType::float64: return; // not narrow
     }
 }
 

@@ -7,6 +7,11 @@
 
 namespace qccl {
 
+static_assert(type_table.size() == 12,
+              "a new type needs cases in number.hpp (load_float, store_float, with_accumulator), "
+              "cpu_values-inl.hpp (copy), cpu_tier-inl.hpp (encode_cast) and gpu_lane.hpp "
+              "(with_bits, with_format)");
+
 // ---- Codes in planes
 
 namespace {
@@ -58,18 +63,19 @@ uint32_t read_code(const ChunkRange &range, const std::byte *payload, uint64_t e
 namespace {
 
 // Returns the functions of a codec whose values have codes.
-const CodecFamily &family_of(CodecId id) {
-    switch (id) {
-    case CodecId::minmax: return minmax_family;
-    case CodecId::mxfp8e4m3:
-    case CodecId::mxfp6e2m3:
-    case CodecId::mxfp4: return mx_family;
-    case CodecId::nvfp4: return nvfp4_family;
-    case CodecId::onebit: return onebit_family;
-    case CodecId::terngrad: return terngrad_family;
-    case CodecId::topk: return topk_family;
-    default: return integer_family;
+const CodecFamily &family_of(const Codec &codec) {
+    switch (codec.row().kind) {
+    case CodecKind::minmax: return minmax_family;
+    case CodecKind::mx: return mx_family;
+    case CodecKind::nvfp4: return nvfp4_family;
+    case CodecKind::onebit: return onebit_family;
+    case CodecKind::terngrad: return terngrad_family;
+    case CodecKind::topk: return topk_family;
+    case CodecKind::integer:
+    case CodecKind::plain: // neither these nor casts have codes
+    case CodecKind::cast: break;
     }
+    return integer_family;
 }
 
 // ---- Encode
@@ -92,7 +98,7 @@ void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byt
 
 void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                   std::byte *payload) {
-    family_of(range.codec->id).encode(range, noise, in, src, payload);
+    family_of(*range.codec).encode(range, noise, in, src, payload);
     const uint64_t end = range.begin + range.count, coded = coded_end(range) - range.begin;
     if (end == range.whole) clear_gaps(*range.codec, *range.layout, payload);
     copy(range.type, payload + range.layout->raw, in,
@@ -101,16 +107,12 @@ void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, cons
 
 void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
             std::byte *payload) {
-    switch (range.codec->id) {
-    case CodecId::none:
+    const CodecRow &row = range.codec->row();
+    if (row.kind == CodecKind::plain)
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.count, false);
-    case CodecId::fp16: return encode_cast<Half>(range, in, src, payload);
-    case CodecId::bf16: return encode_cast<Bfloat>(range, in, src, payload);
-    case CodecId::fp8e4m3: return encode_cast<E4m3>(range, in, src, payload);
-    case CodecId::fp8e5m2: return encode_cast<E5m2>(range, in, src, payload);
-    default: return encode_codes(range, noise, in, src, payload);
-    }
+    if (!row.cast) return encode_codes(range, noise, in, src, payload);
+    with_narrow_format(*row.cast, [&]<class F>(F) { encode_cast<F>(range, in, src, payload); });
 }
 
 // ---- Decode
@@ -138,7 +140,7 @@ void each_decoded(const ChunkRange &range, const std::byte *payload, Take &&take
     double values[decoded_values];
     for (uint64_t i = 0; i < coded; i += decoded_values) {
         const size_t count = std::min<uint64_t>(decoded_values, coded - i);
-        family_of(range.codec->id).decode(range, payload, range.begin + i, count, values);
+        family_of(*range.codec).decode(range, payload, range.begin + i, count, values);
         take(i, values, count);
     }
 }

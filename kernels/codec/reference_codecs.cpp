@@ -122,13 +122,20 @@ const CodecFamily minmax_family{.encode = encode_minmax, .decode = decode_minmax
 namespace {
 
 // Calls f with a value of the element's format.
-template <class Call> void with_element(CodecId id, Call &&call) {
-    switch (id) {
-    case CodecId::mxfp8e4m3: return call(E4m3{});
-    case CodecId::mxfp6e2m3: return call(E2m3{});
-    default: return call(E2m1{});
-    }
+template <class Call> void with_element(const Codec &codec, Call &&call) {
+    const FloatFormat &element = codec.row().element;
+    if (element == e4m3_element) return call(E4m3{});
+    if (element == e2m3_element) return call(E2m3{});
+    call(E2m1{});
 }
+static_assert(std::ranges::all_of(codec_table,
+                                  [](const CodecRow &row) {
+                                      return row.kind != CodecKind::mx ||
+                                             row.element == e4m3_element ||
+                                             row.element == e2m3_element ||
+                                             row.element == e2m1_element;
+                                  }),
+              "with_element has each element's format");
 
 template <class F>
 void encode_mx_as(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
@@ -148,14 +155,14 @@ void encode_mx_as(const ChunkRange &range, const Noise &noise, DataType in, cons
 
 void encode_mx(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                std::byte *payload) {
-    with_element(range.codec->id,
+    with_element(*range.codec,
                  [&]<class F>(F) { encode_mx_as<F>(range, noise, in, src, payload); });
 }
 
 void decode_mx(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
                double *values) {
     const std::byte *scales = payload + range.layout->scales;
-    with_element(range.codec->id, [&]<class F>(F) {
+    with_element(*range.codec, [&]<class F>(F) {
         for (size_t i = 0; i < count; i++)
             values[i] = mx_value<F>(read_code(range, payload, first + i),
                                     load_bits<uint8_t>(scales, (first + i) / range.codec->bucket));

@@ -286,7 +286,7 @@ public:
 private:
     // Unpacks the planes below the 8-bit plane into buffer_.
     HWY_INLINE void unpack(int bits, uint64_t first, size_t count) {
-        const bool is_signed = range_.codec->id == CodecId::integer;
+        const bool is_signed = range_.codec->row().kind == CodecKind::integer;
         const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
         unpack_groups(buffer_, count, bits, sign, *range_.layout, first, payload_);
     }
@@ -448,26 +448,33 @@ HWY_INLINE void put_integers(const ChunkRange &range, const Groups &groups,
 template <Put put>
 HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                            size_t first, size_t count, float *dst) {
-    switch (range.codec->id) {
-    case CodecId::integer:
+    const CodecRow &row = range.codec->row();
+    switch (row.kind) {
+    case CodecKind::integer:
         if (range.codec->bucket == 8)
             return put_integers<put, SmallScales<8>>(range, groups, payload, first, count, dst);
         if (range.codec->bucket == 16)
             return put_integers<put, SmallScales<16>>(range, groups, payload, first, count, dst);
         return put_integers<put, IntegerScale>(range, groups, payload, first, count, dst);
-    case CodecId::mxfp8e4m3:
-        return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload, first,
-                                                                   count, dst);
-    case CodecId::mxfp6e2m3:
-        return put_packed<put, Packing::bytes, ElementScale<E2m3>>(range, groups, payload, first,
-                                                                   count, dst);
-    case CodecId::mxfp4:
+    case CodecKind::mx:
+        if (row.element == e4m3_element)
+            return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload,
+                                                                       first, count, dst);
+        if (row.element == e2m3_element)
+            return put_packed<put, Packing::bytes, ElementScale<E2m3>>(range, groups, payload,
+                                                                       first, count, dst);
         return put_packed<put, Packing::nibbles, ElementScale<E2m1>>(range, groups, payload, first,
                                                                      count, dst);
-    case CodecId::nvfp4:
+    case CodecKind::nvfp4:
         return put_packed<put, Packing::nibbles, Nvfp4Scales>(range, groups, payload, first, count,
                                                               dst);
-    default: return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
+    case CodecKind::minmax:
+        return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
+    case CodecKind::plain: // no vector code decodes these
+    case CodecKind::cast:
+    case CodecKind::onebit:
+    case CodecKind::terngrad:
+    case CodecKind::topk: return;
     }
 }
 

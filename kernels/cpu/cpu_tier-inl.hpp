@@ -17,12 +17,19 @@ namespace qccl::HWY_NAMESPACE {
 
 HWY_INLINE bool is_fast(const ChunkRange &range) {
     const Codec &codec = *range.codec;
-    if (codec.is_cast()) return range.type != DataType::float64;
-    if (codec.is_mx() || codec.id == CodecId::nvfp4) return true;
-    if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
-    if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
-    if (codec.id == CodecId::integer) return is_vector_block(codec.bucket);
-    return codec.bucket % group_values == 0; // also true for the whole chunk, whose bucket is 0
+    switch (codec.row().kind) {
+    case CodecKind::cast: return range.type != DataType::float64;
+    case CodecKind::integer: return is_vector_block(codec.bucket);
+    case CodecKind::minmax: // the whole chunk's bucket is 0
+        return range.type != DataType::float64 && codec.bucket % group_values == 0;
+    case CodecKind::mx:
+    case CodecKind::nvfp4: return true;
+    case CodecKind::plain:
+    case CodecKind::onebit:
+    case CodecKind::terngrad:
+    case CodecKind::topk: break;
+    }
+    return false;
 }
 
 template <class In, class WireFormat> struct CastStep {
@@ -74,17 +81,17 @@ HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise 
 
 HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,
                               const void *src, std::byte *payload) {
-    switch (range.codec->id) {
-    case CodecId::mxfp8e4m3: return encode_mx<E4m3>(range, noise, in, src, payload);
-    case CodecId::mxfp6e2m3: return encode_mx<E2m3>(range, noise, in, src, payload);
-    case CodecId::mxfp4: return encode_mx<E2m1>(range, noise, in, src, payload);
-    case CodecId::nvfp4:
+    const CodecRow &row = range.codec->row();
+    if (row.kind == CodecKind::mx) {
+        if (row.element == e4m3_element) return encode_mx<E4m3>(range, noise, in, src, payload);
+        if (row.element == e2m3_element) return encode_mx<E2m3>(range, noise, in, src, payload);
+        return encode_mx<E2m1>(range, noise, in, src, payload);
+    }
+    if (row.kind == CodecKind::nvfp4)
         return range.codec->rounding == Rounding::stochastic
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
                    : encode_nvfp4<false>(range, noise, in, src, payload);
-    default: break;
-    }
-    const bool is_integer = range.codec->id == CodecId::integer;
+    const bool is_integer = row.kind == CodecKind::integer;
     if (range.codec->rounding == Rounding::stochastic)
         encode_as<SimdRounding::stochastic>(is_integer, range, noise, in, src, payload);
     else if (range.codec->bits == 8)
@@ -104,19 +111,15 @@ inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType i
 
 inline void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                    std::byte *payload) {
-    if (range.codec->id == CodecId::none) {
+    const CodecRow &row = range.codec->row();
+    if (row.kind == CodecKind::plain) {
         const size_t offset = range.begin * type_bytes(range.type);
         return copy(range.type, payload + offset, in, src, range.count, false);
     }
     if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
-    const uint64_t begin = range.begin, count = range.count;
-    switch (range.codec->id) {
-    case CodecId::fp16: return encode_cast<Half>(in, src, payload, begin, count);
-    case CodecId::bf16: return encode_cast<Bfloat>(in, src, payload, begin, count);
-    case CodecId::fp8e4m3: return encode_cast<E4m3>(in, src, payload, begin, count);
-    case CodecId::fp8e5m2: return encode_cast<E5m2>(in, src, payload, begin, count);
-    default: return encode_codes(range, noise, in, src, payload);
-    }
+    if (!row.cast) return encode_codes(range, noise, in, src, payload);
+    with_narrow_format(
+        *row.cast, [&]<class F>(F) { encode_cast<F>(in, src, payload, range.begin, range.count); });
 }
 
 // Copies between any two types. Narrow formats have no direct conversion, so their values go

@@ -209,7 +209,11 @@ QCCL_DEVICE void take(const Operand &source, const Place<Layout> &place, Held<La
         case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, place, values);
         case CodecId::terngrad: return take_ternary<T>(source, place, values);
         case CodecId::topk: return take_kept<T>(source, place, values);
-        default: break;
+        case CodecId::none: // casts, too, are plain values of another type
+        case CodecId::fp16:
+        case CodecId::bf16:
+        case CodecId::fp8e4m3:
+        case CodecId::fp8e5m2: break;
         }
     }
     take_plain<T>(source, place, values);

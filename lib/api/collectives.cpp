@@ -38,14 +38,13 @@ struct Buffers {
 static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team &team) {
     const size_t block = given.count * type_bytes(key.type);
     const size_t whole = block * parts_of(key.collective, team.size);
-    const bool scatters = key.collective == Collective::reduce_scatter;
-    const bool gathers = key.collective == Collective::all_gather;
-    Buffers buffers{{"send", given.send, gathers ? block : whole},
-                    {"recv", given.recv, scatters ? block : whole}};
-    if (scatters) buffers.send_meets = team.rank * block;
-    if (gathers) buffers.recv_meets = team.rank * block;
-    // Only the root's send buffer is read in a broadcast.
-    if (key.collective == Collective::broadcast && key.root != team.rank) buffers.send.bytes = 0;
+    const CollectiveRow &row = row_of(key.collective);
+    Buffers buffers{{"send", given.send, row.gathers ? block : whole},
+                    {"recv", given.recv, row.scatters ? block : whole}};
+    if (row.scatters) buffers.send_meets = team.rank * block;
+    if (row.gathers) buffers.recv_meets = team.rank * block;
+    // Only the root's send buffer is read.
+    if (row.has_one_source && key.root != team.rank) buffers.send.bytes = 0;
     return buffers;
 }
 
@@ -69,12 +68,12 @@ static Done check_root(int root, uint32_t size) {
 static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
     ProgramKey key;
     key.collective = given.collective;
-    if (given.collective == Collective::barrier) return key;
+    if (!row_of(given.collective).has_values) return key;
     QCCL_TRY(key.type, take_type(given.type));
     if (reduces(given.collective)) {
         QCCL_TRY(key.op, take_op(given.op));
     }
-    if (given.collective == Collective::broadcast) {
+    if (row_of(given.collective).has_root) {
         QCCL_TRY(check_root(given.root, size));
         key.root = static_cast<uint32_t>(given.root);
     }

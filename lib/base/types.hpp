@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -47,44 +48,206 @@ enum class Collective : int32_t {
 // collective. A shrink is published only if other ranks make another call instead.
 inline constexpr Collective comm_split{5}, comm_shrink{6};
 
+// The numbers of a floating-point format: zero, powers of two and the multiples between them.
+struct FloatFormat {
+    int fraction_bits = 0;
+    int lowest = 0, highest = 0; // exponents of the smallest normal number and of the largest one
+    double largest = 0;          // the largest finite number
+
+    // Exponent of the smallest number above zero, a subnormal.
+    constexpr int smallest() const { return lowest - fraction_bits; }
+    bool operator==(const FloatFormat &) const = default;
+};
+
+// Everything that is asked about a type, one row a type.
 struct TypeInfo {
     DataType type;
     const char *name; // qccl-perf's and nccl-tests' spelling
     uint8_t bytes;
-    bool is_float;
     DataType accumulator; // the type in which values are summed
+    bool is_float = false;
+    FloatFormat format = {}; // of a float; kernels/codec/number.hpp has the bit patterns
+    // Names that C and Python programmers try first; the second may be empty.
+    std::array<std::string_view, 2> aliases = {};
 };
 
 // In the order of the numbers: the number is the index.
-inline constexpr std::array<TypeInfo, 12> type_table{{
-    {DataType::int8, "int8", 1, false, DataType::int8},
-    {DataType::uint8, "uint8", 1, false, DataType::uint8},
-    {DataType::int32, "int32", 4, false, DataType::int32},
-    {DataType::uint32, "uint32", 4, false, DataType::uint32},
-    {DataType::int64, "int64", 8, false, DataType::int64},
-    {DataType::uint64, "uint64", 8, false, DataType::uint64},
-    {DataType::float16, "half", 2, true, DataType::float32},
-    {DataType::float32, "float", 4, true, DataType::float32},
-    {DataType::float64, "double", 8, true, DataType::float64},
-    {DataType::bfloat16, "bfloat16", 2, true, DataType::float32},
-    {DataType::float8e4m3, "f8e4m3", 1, true, DataType::float32},
-    {DataType::float8e5m2, "f8e5m2", 1, true, DataType::float32},
-}};
+inline constexpr auto type_table = std::to_array<TypeInfo>({
+    {DataType::int8, "int8", 1, DataType::int8},
+    {DataType::uint8, "uint8", 1, DataType::uint8},
+    {DataType::int32, "int32", 4, DataType::int32},
+    {DataType::uint32, "uint32", 4, DataType::uint32},
+    {DataType::int64, "int64", 8, DataType::int64},
+    {DataType::uint64, "uint64", 8, DataType::uint64},
+    {DataType::float16,
+     "half",
+     2,
+     DataType::float32,
+     true,
+     {10, -14, 15, 65504},
+     {"fp16", "float16"}},
+    {DataType::float32,
+     "float",
+     4,
+     DataType::float32,
+     true,
+     {23, -126, 127, std::numeric_limits<float>::max()},
+     {"fp32", "float32"}},
+    {DataType::float64,
+     "double",
+     8,
+     DataType::float64,
+     true,
+     {52, -1022, 1023, std::numeric_limits<double>::max()},
+     {"fp64", "float64"}},
+    {DataType::bfloat16,
+     "bfloat16",
+     2,
+     DataType::float32,
+     true,
+     {7, -126, 127, 0x1.FEp127},
+     {"bf16"}},
+    {DataType::float8e4m3, "f8e4m3", 1, DataType::float32, true, {3, -6, 8, 448}, {"float8e4m3"}},
+    {DataType::float8e5m2,
+     "f8e5m2",
+     1,
+     DataType::float32,
+     true,
+     {2, -14, 15, 57344},
+     {"float8e5m2"}},
+});
+// Whether row i of a table has the number i.
+template <class Row, size_t rows, class Number>
+constexpr bool is_in_order(const std::array<Row, rows> &table, Number Row::*number) {
+    for (size_t i = 0; i < rows; i++)
+        if (static_cast<size_t>(table[i].*number) != i) return false;
+    return true;
+}
+static_assert(is_in_order(type_table, &TypeInfo::type));
 
 inline constexpr std::array<const char *, 5> op_names{"sum", "prod", "max", "min", "avg"};
-inline constexpr std::array<const char *, 5> collective_names{"all_reduce", "reduce_scatter",
-                                                              "all_gather", "broadcast", "barrier"};
+
+// Everything that is asked about a call that all ranks make together, one row a call. A field
+// without a default is one that every row states.
+struct CollectiveRow {
+    Collective collective;
+    const char *name;
+    bool is_scheduled;           // algorithms have schedules for it
+    bool has_values;             // it has a count, a type and buffers
+    bool reduces;                // results are reductions of the values of all ranks
+    bool scatters;               // a rank's result is its own part of the vector
+    bool gathers;                // a rank contributes its own part of the vector
+    bool has_root;               // the caller names a rank
+    bool has_one_source;         // only the root contributes values
+    bool needs_all_ranks;        // no rank is done before every rank has begun
+    std::string_view alias = {}; // a second name that texts may use
+};
+
+// In the order of the numbers: the number is the index.
+inline constexpr auto collective_table = std::to_array<CollectiveRow>({
+    {.collective = Collective::all_reduce,
+     .name = "all_reduce",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = true,
+     .scatters = false,
+     .gathers = false,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true,
+     .alias = "allreduce"},
+    {.collective = Collective::reduce_scatter,
+     .name = "reduce_scatter",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = true,
+     .scatters = true,
+     .gathers = false,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true},
+    {.collective = Collective::all_gather,
+     .name = "all_gather",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .scatters = false,
+     .gathers = true,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true},
+    {.collective = Collective::broadcast,
+     .name = "broadcast",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .scatters = false,
+     .gathers = false,
+     .has_root = true,
+     .has_one_source = true,
+     .needs_all_ranks = false},
+    {.collective = Collective::barrier,
+     .name = "barrier",
+     .is_scheduled = true,
+     .has_values = false,
+     .reduces = false,
+     .scatters = false,
+     .gathers = false,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true},
+    {.collective = comm_split,
+     .name = "comm_split",
+     .is_scheduled = false,
+     .has_values = false,
+     .reduces = false,
+     .scatters = false,
+     .gathers = false,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true},
+    {.collective = comm_shrink,
+     .name = "comm_shrink",
+     .is_scheduled = false,
+     .has_values = false,
+     .reduces = false,
+     .scatters = false,
+     .gathers = false,
+     .has_root = false,
+     .has_one_source = false,
+     .needs_all_ranks = true},
+});
+static_assert(is_in_order(collective_table, &CollectiveRow::collective));
+
+constexpr const CollectiveRow &row_of(Collective collective) {
+    return collective_table[static_cast<size_t>(collective)];
+}
+
+// Returns the collectives of which `is_one` is true, in the order of their numbers.
+template <auto is_one> constexpr auto collectives_with() {
+    std::array<Collective, std::ranges::count_if(collective_table, is_one)> found{};
+    size_t next = 0;
+    for (const CollectiveRow &row : collective_table)
+        if (is_one(row)) found.at(next++) = row.collective;
+    return found;
+}
+inline constexpr auto scheduled_collectives =
+    collectives_with<[](const CollectiveRow &row) { return row.is_scheduled; }>();
+inline constexpr auto value_collectives =
+    collectives_with<[](const CollectiveRow &row) { return row.is_scheduled && row.has_values; }>();
+inline constexpr auto collective_names = [] {
+    std::array<const char *, scheduled_collectives.size()> names{};
+    for (size_t i = 0; i < names.size(); i++)
+        names.at(i) = row_of(scheduled_collectives.at(i)).name;
+    return names;
+}();
 
 constexpr const TypeInfo &info(DataType type) { return type_table[static_cast<size_t>(type)]; }
 constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
 constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
 constexpr const char *name(DataType type) { return info(type).name; }
 constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
-// The names of all calls that ranks publish.
-inline constexpr std::array<const char *, 7> call_names{
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast",
-    "barrier",    "comm_split",     "comm_shrink"};
-constexpr const char *name(Collective call) { return call_names[static_cast<size_t>(call)]; }
+constexpr const char *name(Collective call) { return row_of(call).name; }
 
 // Converts a number that a C caller passed; nothing if the number is not valid.
 constexpr std::optional<DataType> to_type(int32_t number) {
@@ -99,18 +262,10 @@ constexpr std::optional<RedOp> to_op(int32_t number) {
 // ---- Names in texts
 
 inline std::optional<DataType> parse_type(std::string_view name) {
+    if (name.empty()) return std::nullopt; // not the empty second alias
     for (const TypeInfo &row : type_table)
-        if (name == row.name) return row.type;
-    // Names that C and Python programmers try first.
-    static constexpr std::pair<std::string_view, DataType> aliases[] = {
-        {"fp16", DataType::float16},          {"float16", DataType::float16},
-        {"fp32", DataType::float32},          {"float32", DataType::float32},
-        {"fp64", DataType::float64},          {"float64", DataType::float64},
-        {"bf16", DataType::bfloat16},         {"float8e4m3", DataType::float8e4m3},
-        {"float8e5m2", DataType::float8e5m2},
-    };
-    for (const auto &[alias, type] : aliases)
-        if (name == alias) return type;
+        if (name == row.name || std::ranges::find(row.aliases, name) != row.aliases.end())
+            return row.type;
     return std::nullopt;
 }
 
@@ -121,21 +276,19 @@ inline std::optional<RedOp> parse_op(std::string_view name) {
 }
 
 inline std::optional<Collective> parse_collective(std::string_view name) {
-    if (name == "allreduce") return Collective::all_reduce;
-    for (size_t i = 0; i < collective_names.size(); i++)
-        if (name == collective_names[i]) return static_cast<Collective>(i);
+    if (name.empty()) return std::nullopt; // not an empty alias
+    for (const CollectiveRow &row : collective_table)
+        if (row.is_scheduled && (name == row.name || name == row.alias)) return row.collective;
     return std::nullopt;
 }
 
-constexpr bool reduces(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-}
+constexpr bool reduces(Collective collective) { return row_of(collective).reduces; }
 // Whether the operation sums its operands; an average is a multiple of the sum.
 constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
 // Whether the vector consists of equal parts, one for each rank, and `count` is the count of a
 // part.
 constexpr bool has_part_per_rank(Collective collective) {
-    return collective == Collective::reduce_scatter || collective == Collective::all_gather;
+    return row_of(collective).scatters || row_of(collective).gathers;
 }
 constexpr uint32_t parts_of(Collective collective, uint32_t ranks) {
     return has_part_per_rank(collective) ? ranks : 1;

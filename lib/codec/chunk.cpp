@@ -69,9 +69,9 @@ constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
-// A code has at least one bit; topk has one number for each page.
+// A code has at least one bit; a sparse codec has one number for each page.
 uint64_t most_values_per_byte(const Codec &codec) {
-    return codec.id == CodecId::topk ? topk_page_values / sizeof(uint32_t) : 8;
+    return codec.row().is_sparse ? topk_page_values / sizeof(uint32_t) : 8;
 }
 
 struct Header {
@@ -101,8 +101,9 @@ Result<Codec> read_codec(const Header &header) {
     codec.rounding = static_cast<Rounding>(header.rounding);
     codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
     codec.scaling = (header.flags & flag_ocp_scale) != 0 ? Scaling::ocp : Scaling::ceil;
-    if (codec.id == CodecId::topk) std::swap(codec.share, codec.bucket);
-    if (codec.id == CodecId::terngrad) codec.clip = usual_clip; // no decoder needs it
+    const CodecRow &row = codec.row();
+    if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
+    codec.clip = row.usual.clip;                                         // no decoder needs it
     if (!is_possible(codec))
         return Error::make(damaged,
                            "chunk: codec %u with %u bits, bucket %" PRIu32
@@ -209,7 +210,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .bits = codec.bits,
         .flags = flags_of(codec),
         .sampled_nmse = chunk.sampled_nmse,
-        .bucket = codec.id == CodecId::topk ? codec.share : codec.bucket,
+        .bucket = codec.row().takes(SpecKey::ratio) ? codec.share : codec.bucket,
         .count = chunk.count,
         .first_index = chunk.first_index,
         .payload_bytes = payload_layout(codec, chunk.type, chunk.count).bytes,

@@ -16,50 +16,38 @@ namespace qccl {
 
 namespace {
 
-bool is_block_bits(unsigned bits) {
-    return (bits >= 2 && bits <= 6) || bits == 8 || bits == 10 || bits == 12;
+bool are_possible_bits(const CodecRow &row, uint8_t bits) {
+    if (row.takes(SpecKey::bits)) return bits >= 1 && bits <= most_code_bits;
+    if (row.bits_names.empty()) return bits == row.usual.bits;
+    return std::ranges::find(row.bits_names, bits, &BitsName::bits) != row.bits_names.end();
 }
 
-unsigned element_bits(CodecId id) {
-    return id == CodecId::mxfp8e4m3 ? 8 : id == CodecId::mxfp6e2m3 ? 6 : 4;
+bool is_possible_bucket(const CodecRow &row, uint32_t bucket) {
+    if (!row.takes(SpecKey::bucket) && !row.takes(SpecKey::block))
+        return bucket == row.usual.bucket;
+    if (bucket == Codec::whole_chunk) return row.takes_whole_chunk;
+    return bucket <= largest_bucket && bucket % row.bucket_step == 0;
 }
 
 } // namespace
 
 bool is_possible(const Codec &codec) {
-    const bool is_plain =
-        codec.bits == 0 && codec.bucket == 0 && codec.rounding == Rounding::nearest;
-    if (codec.is_auto()) return false;
-    if (codec.rounding > Rounding::stochastic || codec.bucket > largest_bucket) return false;
-    if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
-    if (codec.scaling != Scaling::ceil && !codec.is_mx() && codec.id != CodecId::nvfp4)
+    const CodecRow &row = codec.row();
+    // Whether the value is the usual one, or one of 1 to `most` that the key may give.
+    const auto is_usual_or = [&row](SpecKey key, uint32_t value, uint32_t usual, uint32_t most) {
+        return row.takes(key) ? value >= 1 && value <= most : value == usual;
+    };
+    if (&row == &unknown_codec || codec.is_auto()) return false;
+    if (codec.rounding > Rounding::stochastic) return false;
+    if (!row.takes(SpecKey::round) && codec.rounding != row.usual.rounding) return false;
+    if (!row.takes(SpecKey::scale) && codec.scaling != row.usual.scaling) return false;
+    // The bucket that is the whole chunk is never incomplete.
+    if (codec.skips_incomplete &&
+        (!row.takes(SpecKey::skip_incomplete) || codec.bucket == Codec::whole_chunk))
         return false;
-    if (codec.share != 0 && codec.id != CodecId::topk) return false;
-    if (codec.clip != 0 && codec.id != CodecId::terngrad) return false;
-    switch (codec.id) {
-    case CodecId::none:
-    case CodecId::fp16:
-    case CodecId::bf16:
-    case CodecId::fp8e4m3:
-    case CodecId::fp8e5m2: return is_plain;
-    case CodecId::integer: return is_block_bits(codec.bits) && codec.bucket >= 1;
-    case CodecId::minmax:
-        // The bucket that is the whole chunk is never incomplete.
-        return codec.bits >= 1 && codec.bits <= 8 &&
-               !(codec.skips_incomplete && codec.bucket == Codec::whole_chunk);
-    case CodecId::mxfp8e4m3:
-    case CodecId::mxfp6e2m3:
-    case CodecId::mxfp4:
-        return codec.bits == element_bits(codec.id) && codec.bucket == mx_block_values;
-    case CodecId::nvfp4: return codec.bits == 4 && codec.bucket % nvfp4_bucket_step == 0;
-    case CodecId::onebit:
-        return codec.bits == 1 && codec.bucket >= 1 && codec.rounding == Rounding::nearest;
-    case CodecId::terngrad:
-        return codec.bits == 0 && codec.bucket >= 1 && codec.rounding == Rounding::stochastic &&
-               codec.clip >= 1 && codec.clip <= largest_clip;
-    case CodecId::topk: return is_plain && codec.share >= 1 && codec.share <= whole_share;
-    }
-    return false;
+    return are_possible_bits(row, codec.bits) && is_possible_bucket(row, codec.bucket) &&
+           is_usual_or(SpecKey::clip, codec.clip, row.usual.clip, largest_clip) &&
+           is_usual_or(SpecKey::ratio, codec.share, row.usual.share, whole_share);
 }
 
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
@@ -94,16 +82,17 @@ namespace {
 constexpr unsigned bits_decimals = 3;
 constexpr uint64_t least_bits = 1000, most_bits = 64000;
 
-struct CodecGroup {
-    std::string_view name;
-    CodecId id;
+// The codecs that auto may choose, in the order of the key from.
+constexpr size_t auto_codecs =
+    std::ranges::count_if(codec_table, [](const CodecRow &row) { return row.auto_position != 0; });
+constexpr auto families = [] {
+    std::array<const CodecRow *, auto_codecs> rows{};
+    for (const CodecRow &row : codec_table)
+        if (row.auto_position != 0) rows.at(row.auto_position - 1U) = &row;
+    return rows;
+}();
 
-    uint32_t bit() const { return 1U << static_cast<unsigned>(id); }
-};
-constexpr CodecGroup families[] = {{"int", CodecId::integer},
-                                   {"minmax", CodecId::minmax},
-                                   {"nvfp4", CodecId::nvfp4},
-                                   {"bf16", CodecId::bf16}};
+uint32_t bit_of(const CodecRow &row) { return 1U << static_cast<unsigned>(row.id); }
 
 std::optional<double> parse_nmse(std::string_view text) {
     double nmse = 0;
@@ -149,10 +138,13 @@ Done read_budget_bits(Budget &budget, std::string_view text) {
 Done read_budget_from(Budget &budget, std::string_view text) {
     for (Parted list{{}, text, true}; list.is_marked;) {
         list = parted_at(list.behind, '+');
-        const auto *const family = std::ranges::find(families, list.before, &CodecGroup::name);
-        if (family == std::end(families))
-            return no_choice("codec: from", list.before, names_of(families));
-        budget.from |= family->bit();
+        const auto family = std::ranges::find(families, list.before, &CodecRow::name);
+        if (family == families.end()) {
+            Names names;
+            for (const CodecRow *const row : families) names.push_back(row->name);
+            return no_choice("codec: from", list.before, names);
+        }
+        budget.from |= bit_of(**family);
     }
     return {};
 }
@@ -165,9 +157,9 @@ std::string budget_text(const Budget &budget) {
     if (budget.nmse != 0) add("nmse", shortest_text(budget.nmse));
     if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
     std::string from;
-    for (const CodecGroup &family : families)
-        if ((budget.from & family.bit()) != 0)
-            from.append(from.empty() ? "" : "+").append(family.name);
+    for (const CodecRow *const family : families)
+        if ((budget.from & bit_of(*family)) != 0)
+            from.append(from.empty() ? "" : "+").append(family->name);
     if (!from.empty()) add("from", from);
     return text;
 }
@@ -176,127 +168,62 @@ std::string budget_text(const Budget &budget) {
 
 namespace {
 
-constexpr uint32_t usual_block = 32, usual_bucket = 512, usual_nvfp4_bucket = 1024;
-constexpr uint8_t usual_bits = 8;
-
-constexpr unsigned key_bit(unsigned index) { return 1U << index; }
-enum Key : unsigned {
-    bits_key,
-    bucket_key,
-    block_key,
-    round_key,
-    seed_key,
-    min_key,
-    skip_key,
-    scale_key,
-    clip_key,
-    ratio_key,
-    nmse_key,
-    most_bits_key,
-    from_key,
-    guard_key,
-};
-
 struct KeyRow {
+    SpecKey key;
     std::string_view name;
     std::array<std::string_view, 2> possible; // values, in words; the second may be empty
 };
 
-constexpr KeyRow key_table[] = {
-    {"bits", {"1 to 8"}},
-    {"bucket", {"1 to 1073741824", "all"}},
-    {"block", {"1 to 1073741824"}},
-    {"round", {"nearest", "stochastic"}},
-    {"seed", {"0 to 18446744073709551615"}},
-    {"min", {"a number of bytes, also with K, M, G or T behind it"}},
-    {"skip_incomplete", {"0", "1"}},
-    {"scale", {"ceil", "ocp"}},
-    {"clip", {"0.001 to 1000"}},
-    {"ratio", {"0.000001 to 1"}},
-    {"nmse", {budget_nmse_words}},
-    {"bits", {budget_bits_words}},
-    {"from", {budget_from_words}},
-    {"guard", {guard_words}},
-};
-static_assert(largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
+constexpr auto key_table = std::to_array<KeyRow>({
+    {SpecKey::bits, "bits", {"1 to 8"}},
+    {SpecKey::bucket, "bucket", {"1 to 1073741824", "all"}},
+    {SpecKey::block, "block", {"1 to 1073741824"}},
+    {SpecKey::round, "round", {"nearest", "stochastic"}},
+    {SpecKey::seed, "seed", {"0 to 18446744073709551615"}},
+    {SpecKey::min, "min", {"a number of bytes, also with K, M, G or T behind it"}},
+    {SpecKey::skip_incomplete, "skip_incomplete", {"0", "1"}},
+    {SpecKey::scale, "scale", {"ceil", "ocp"}},
+    {SpecKey::clip, "clip", {"0.001 to 1000"}},
+    {SpecKey::ratio, "ratio", {"0.000001 to 1"}},
+    {SpecKey::nmse, "nmse", {budget_nmse_words}},
+    {SpecKey::most_bits, "bits", {budget_bits_words}},
+    {SpecKey::from, "from", {budget_from_words}},
+    {SpecKey::guard, "guard", {guard_words}},
+});
+static_assert(is_in_order(key_table, &KeyRow::key));
+static_assert(most_code_bits == 8 && largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
 static_assert(whole_share == 1000 * 1000);
 constexpr unsigned clip_decimals = 3, ratio_decimals = 6;
 
-constexpr unsigned cast_keys = key_bit(min_key) | key_bit(guard_key);
-constexpr unsigned noise_keys = key_bit(round_key) | key_bit(seed_key);
-constexpr unsigned block_keys = key_bit(block_key) | noise_keys | cast_keys;
-constexpr unsigned bucket_keys =
-    key_bit(bits_key) | key_bit(bucket_key) | noise_keys | key_bit(skip_key) | cast_keys;
-constexpr unsigned mx_keys = key_bit(scale_key) | noise_keys | cast_keys;
-constexpr unsigned auto_keys =
-    key_bit(nmse_key) | key_bit(most_bits_key) | key_bit(from_key) | cast_keys;
+constexpr const KeyRow &row_of(SpecKey key) { return key_table[static_cast<size_t>(key)]; }
 
+// A name that specs start with.
 struct NameRow {
     std::string_view name;
     Codec usual; // the codec of the bare name; auto alone is no codec
-    unsigned keys;
+    SpecKeys keys;
 };
 
-constexpr Codec usual_codec(CodecId id, uint8_t bits, uint32_t bucket) {
-    Codec codec;
-    codec.id = id;
-    codec.bits = bits;
-    codec.bucket = bucket;
-    return codec;
-}
-
-// nvfp4's scales have a fraction. Rounded to the nearest they are right on average; rounded up they
-// would increase a block's largest value at every hop.
-constexpr Codec usual_nvfp4 = [] {
-    Codec codec = usual_codec(CodecId::nvfp4, 4, usual_nvfp4_bucket);
-    codec.scaling = Scaling::ocp;
-    return codec;
+constexpr auto name_table = [] {
+    std::array<NameRow, codec_words.size()> names{};
+    size_t next = 0;
+    for (const CodecRow &row : codec_table) {
+        if (row.bits_names.empty()) names.at(next++) = {row.name, row.usual, row.keys};
+        for (const BitsName &word : row.bits_names) {
+            Codec codec = row.usual;
+            codec.bits = word.bits;
+            names.at(next++) = {word.name, codec, row.keys};
+        }
+    }
+    return names;
 }();
-
-constexpr Codec usual_terngrad = [] {
-    Codec codec = usual_codec(CodecId::terngrad, 0, usual_bucket);
-    codec.rounding = Rounding::stochastic; // always
-    codec.clip = usual_clip;
-    return codec;
-}();
-
-constexpr Codec usual_topk = [] {
-    Codec codec = usual_codec(CodecId::topk, 0, 0);
-    codec.share = whole_share / 1000;
-    return codec;
-}();
-
-constexpr NameRow name_table[] = {
-    {"none", usual_codec(CodecId::none, 0, 0), 0},
-    {"fp16", usual_codec(CodecId::fp16, 0, 0), cast_keys},
-    {"bf16", usual_codec(CodecId::bf16, 0, 0), cast_keys},
-    {"fp8e4m3", usual_codec(CodecId::fp8e4m3, 0, 0), cast_keys},
-    {"fp8e5m2", usual_codec(CodecId::fp8e5m2, 0, 0), cast_keys},
-    {"int12", usual_codec(CodecId::integer, 12, usual_block), block_keys},
-    {"int10", usual_codec(CodecId::integer, 10, usual_block), block_keys},
-    {"int8", usual_codec(CodecId::integer, 8, usual_block), block_keys},
-    {"int6", usual_codec(CodecId::integer, 6, usual_block), block_keys},
-    {"int5", usual_codec(CodecId::integer, 5, usual_block), block_keys},
-    {"int4", usual_codec(CodecId::integer, 4, usual_block), block_keys},
-    {"int3", usual_codec(CodecId::integer, 3, usual_block), block_keys},
-    {"int2", usual_codec(CodecId::integer, 2, usual_block), block_keys},
-    {"minmax", usual_codec(CodecId::minmax, usual_bits, usual_bucket), bucket_keys},
-    {"mxfp8e4m3", usual_codec(CodecId::mxfp8e4m3, 8, mx_block_values), mx_keys},
-    {"mxfp6e2m3", usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values), mx_keys},
-    {"mxfp4", usual_codec(CodecId::mxfp4, 4, mx_block_values), mx_keys},
-    {"nvfp4", usual_nvfp4, mx_keys | key_bit(bucket_key)},
-    {"onebit", usual_codec(CodecId::onebit, 1, usual_bucket), key_bit(bucket_key) | cast_keys},
-    {"terngrad", usual_terngrad,
-     key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | cast_keys},
-    {"topk", usual_topk, key_bit(ratio_key) | key_bit(min_key)},
-};
 
 constexpr NameRow auto_row{"auto", {}, auto_keys};
 
 const NameRow *find_row(std::string_view name) {
     if (name == auto_row.name) return &auto_row;
     const auto *const row = std::ranges::find(name_table, name, &NameRow::name);
-    return row == std::end(name_table) ? nullptr : row;
+    return row == name_table.end() ? nullptr : row;
 }
 
 // Returns nullptr if no spec gives such a codec.
@@ -304,16 +231,16 @@ const NameRow *find_row(const Codec &codec) {
     if (codec.is_auto()) return &auto_row;
     const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
         return candidate.usual.id == codec.id &&
-               (codec.id == CodecId::minmax || candidate.usual.bits == codec.bits);
+               (codec.row().takes(SpecKey::bits) || candidate.usual.bits == codec.bits);
     });
-    return row == std::end(name_table) ? nullptr : row;
+    return row == name_table.end() ? nullptr : row;
 }
 
 // Returns the names of the keys whose bit is set in `keys`.
-Names names_of_keys(unsigned keys) {
+Names names_of_keys(SpecKeys keys) {
     Names names;
-    for (unsigned i = 0; i < std::size(key_table); i++)
-        if ((keys & key_bit(i)) != 0) names.push_back(key_table[i].name);
+    for (const KeyRow &row : key_table)
+        if ((keys & key_bit(row.key)) != 0) names.push_back(row.name);
     return names;
 }
 
@@ -330,8 +257,8 @@ Names possible_values(const KeyRow &key) {
     return values;
 }
 
-Error bad_value(Key key, std::string_view text) {
-    const KeyRow &row = key_table[key];
+Error bad_value(SpecKey key, std::string_view text) {
+    const KeyRow &row = row_of(key);
     return no_choice("codec: " + std::string(row.name), text, possible_values(row));
 }
 
@@ -348,77 +275,88 @@ std::string write_bytes(uint64_t bytes) {
     return std::to_string(bytes);
 }
 
-Done set_bucket(Codec &codec, Key key, std::string_view text) {
-    if ((codec.id == CodecId::onebit || codec.id == CodecId::terngrad) && text == "all")
-        return Error::make(Code::invalid_argument,
-                           "codec: bucket=all is of minmax and nvfp4; here it is a number");
-    if (key == bucket_key && text == "all") {
+// Returns the names of the codecs that take bucket=all, with "and" between them.
+std::string whole_chunk_codecs() {
+    std::string names;
+    for (const CodecRow &row : codec_table)
+        if (row.takes_whole_chunk) names.append(names.empty() ? "" : " and ").append(row.name);
+    return names;
+}
+
+Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
+    const CodecRow &row = codec.row();
+    if (key == SpecKey::bucket && text == "all") {
+        if (!row.takes_whole_chunk)
+            return Error::make(Code::invalid_argument,
+                               "codec: bucket=all is of %s; here it is a number",
+                               whole_chunk_codecs().c_str());
         codec.bucket = Codec::whole_chunk;
         return {};
     }
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > largest_bucket) return bad_value(key, text);
-    if (codec.id == CodecId::nvfp4 && *number % nvfp4_bucket_step != 0)
+    if (*number % row.bucket_step != 0)
         return Error::make(Code::invalid_argument,
-                           "codec: bucket of nvfp4 is a multiple of %u, or all", nvfp4_bucket_step);
+                           "codec: bucket of %s is a multiple of %u, or all", row.name.data(),
+                           row.bucket_step);
     codec.bucket = static_cast<uint32_t>(*number);
     return {};
 }
 
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
-    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text);
+    if (!number || *number < 1 || *number > most_code_bits) return bad_value(SpecKey::bits, text);
     codec.bits = static_cast<uint8_t>(*number);
     return {};
 }
 
 Done set_rounding(Codec &codec, std::string_view text) {
-    if (text != "nearest" && text != "stochastic") return bad_value(round_key, text);
+    if (text != "nearest" && text != "stochastic") return bad_value(SpecKey::round, text);
     codec.rounding = text == "nearest" ? Rounding::nearest : Rounding::stochastic;
     return {};
 }
 
-Done set_key(Codec &codec, Key key, std::string_view text) {
+Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
-    case nmse_key: return read_budget_nmse(codec.budget, text);
-    case most_bits_key: return read_budget_bits(codec.budget, text);
-    case from_key: return read_budget_from(codec.budget, text);
-    case guard_key: return read_guard(codec.guard, text);
-    case bits_key: return set_bits(codec, text);
-    case bucket_key:
-    case block_key: return set_bucket(codec, key, text);
-    case round_key: return set_rounding(codec, text);
-    case seed_key: {
+    case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
+    case SpecKey::most_bits: return read_budget_bits(codec.budget, text);
+    case SpecKey::from: return read_budget_from(codec.budget, text);
+    case SpecKey::guard: return read_guard(codec.guard, text);
+    case SpecKey::bits: return set_bits(codec, text);
+    case SpecKey::bucket:
+    case SpecKey::block: return set_bucket(codec, key, text);
+    case SpecKey::round: return set_rounding(codec, text);
+    case SpecKey::seed: {
         const auto number = parse_count(text);
         if (!number) return bad_value(key, text);
         codec.seed = *number;
         return {};
     }
-    case min_key: {
+    case SpecKey::min: {
         const auto bytes = parse_bytes(text);
         if (!bytes) return bad_value(key, text);
         codec.min_bytes = *bytes;
         return {};
     }
-    case skip_key:
+    case SpecKey::skip_incomplete:
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
-    case clip_key: {
+    case SpecKey::clip: {
         const auto thousandths = parse_decimal(text, clip_decimals);
         if (!thousandths || *thousandths < 1 || *thousandths > largest_clip)
             return bad_value(key, text);
         codec.clip = static_cast<uint32_t>(*thousandths);
         return {};
     }
-    case ratio_key: {
+    case SpecKey::ratio: {
         const auto millionths = parse_decimal(text, ratio_decimals);
         if (!millionths || *millionths < 1 || *millionths > whole_share)
             return bad_value(key, text);
         codec.share = static_cast<uint32_t>(*millionths);
         return {};
     }
-    case scale_key:
+    case SpecKey::scale:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
         return {};
@@ -429,29 +367,27 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
 // Searches only the keys that the codec takes, because two keys are named `bits`.
 const KeyRow *find_key(const NameRow &row, std::string_view name) {
     for (const KeyRow &key : key_table)
-        if (key.name == name && (row.keys & key_bit(static_cast<unsigned>(&key - key_table))) != 0)
-            return &key;
-    return std::end(key_table);
+        if (key.name == name && (row.keys & key_bit(key.key)) != 0) return &key;
+    return nullptr;
 }
 
 Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
-    unsigned given = 0;
+    SpecKeys given = 0;
     for (Parted list{{}, text, true}; list.is_marked;) {
         list = parted_at(list.behind, ',');
         const auto item = parted_at(list.before, '=');
         const KeyRow *const found = find_key(row, item.before);
-        const auto key = static_cast<Key>(found - key_table);
-        if (found == std::end(key_table)) return refused_key(row, item.before);
+        if (!found) return refused_key(row, item.before);
         if (!item.is_marked)
             return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
                                found->name.data(), found->name.data());
-        if ((given & key_bit(key)) != 0)
+        if ((given & key_bit(found->key)) != 0)
             return Error::make(Code::invalid_argument, "codec: %s is given twice",
                                found->name.data());
-        given |= key_bit(key);
-        QCCL_TRY(set_key(codec, key, item.behind));
+        given |= key_bit(found->key);
+        QCCL_TRY(set_key(codec, found->key, item.behind));
     }
-    if ((given & key_bit(seed_key)) != 0 && codec.rounding != Rounding::stochastic)
+    if ((given & key_bit(SpecKey::seed)) != 0 && codec.rounding != Rounding::stochastic)
         return Error::make(Code::invalid_argument,
                            "codec: seed is of use with round=stochastic alone");
     if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
@@ -499,24 +435,25 @@ std::string spec(const Codec &codec) {
     if (!row) return "unknown";
     std::string text(row->name);
     if (codec.is_auto()) text.append(":").append(budget_text(codec.budget));
-    auto add = [&, first = !codec.is_auto()](Key key, const std::string &value) mutable {
-        text.append(first ? ":" : ",").append(key_table[key].name).append("=").append(value);
+    auto add = [&, first = !codec.is_auto()](SpecKey key, const std::string &value) mutable {
+        text.append(first ? ":" : ",").append(row_of(key).name).append("=").append(value);
         first = false;
     };
-    if (codec.bits != row->usual.bits) add(bits_key, std::to_string(codec.bits));
+    if (codec.bits != row->usual.bits) add(SpecKey::bits, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
-        add(codec.id == CodecId::integer ? block_key : bucket_key,
+        add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
-    if (codec.rounding != row->usual.rounding) add(round_key, "stochastic");
+    if (codec.rounding != row->usual.rounding) add(SpecKey::round, "stochastic");
     if (codec.rounding == Rounding::stochastic && codec.seed != 0)
-        add(seed_key, std::to_string(codec.seed));
-    if (codec.min_bytes) add(min_key, write_bytes(*codec.min_bytes));
-    if (codec.skips_incomplete) add(skip_key, "1");
+        add(SpecKey::seed, std::to_string(codec.seed));
+    if (codec.min_bytes) add(SpecKey::min, write_bytes(*codec.min_bytes));
+    if (codec.skips_incomplete) add(SpecKey::skip_incomplete, "1");
     if (codec.scaling != row->usual.scaling)
-        add(scale_key, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
-    if (codec.clip != row->usual.clip) add(clip_key, write_decimal(codec.clip, clip_decimals));
-    if (codec.share != row->usual.share) add(ratio_key, write_decimal(codec.share, ratio_decimals));
-    if (codec.guard != 0) add(guard_key, guard_text(codec.guard));
+        add(SpecKey::scale, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
+    if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
+    if (codec.share != row->usual.share)
+        add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
+    if (codec.guard != 0) add(SpecKey::guard, guard_text(codec.guard));
     return text;
 }
 
@@ -531,7 +468,7 @@ CodecName auto_name() { return {auto_row.name, names_of_keys(auto_row.keys)}; }
 std::vector<CodecKey> codec_keys() {
     std::vector<CodecKey> keys;
     for (const KeyRow &row : key_table) {
-        const bool is_of_auto = &row == &key_table[most_bits_key];
+        const bool is_of_auto = row.key == SpecKey::most_bits;
         keys.push_back({is_of_auto ? "bits of auto" : row.name, possible_values(row)});
     }
     return keys;

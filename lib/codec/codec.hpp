@@ -1,5 +1,6 @@
-// A codec as data: its parameters, the sizes of its output, the calls it supports, and the noise of
-// its stochastic rounding. WIRE.md defines the bytes, and kernels/ writes them. A Budget says what
+// A codec as data: its parameters, its row in the table of codecs (all that differs between codecs
+// except their arithmetic), the sizes of its output, the calls it supports, and the noise of its
+// stochastic rounding. WIRE.md defines the bytes, and kernels/ writes them. A Budget says what
 // a codec may cost, for a caller who names no codec: "nmse=1e-3,bits=4.5". Used by planner, engine,
 // kernels and C API. Pure; any thread may call.
 //
@@ -12,9 +13,12 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +83,8 @@ enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
 // as OCP's formats define (ocp).
 enum class Scaling : uint8_t { ceil = 0, ocp = 1 };
 
+struct CodecRow;
+
 struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
@@ -103,28 +109,17 @@ struct Codec {
     double guard = 0;
 
     bool is_auto() const { return static_cast<bool>(budget); }
-    bool is_lossless() const { return id == CodecId::none && !is_auto(); }
+    constexpr const CodecRow &row() const;
+    bool is_lossless() const;
     // A cast converts each value by itself, so every operation works on its output.
-    bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
+    bool is_cast() const;
     // Whether the payload consists of the values alone, one after the other.
     bool is_plain() const { return is_lossless() || is_cast(); }
-    bool is_mx() const { return id >= CodecId::mxfp8e4m3 && id <= CodecId::mxfp4; }
     // Returns the type in which values without codes travel: the cast's own type, else the
     // tensor's.
-    DataType plain_type(DataType tensor) const {
-        switch (id) {
-        case CodecId::fp16: return DataType::float16;
-        case CodecId::bf16: return DataType::bfloat16;
-        case CodecId::fp8e4m3: return DataType::float8e4m3;
-        case CodecId::fp8e5m2: return DataType::float8e5m2;
-        default: return tensor;
-        }
-    }
+    DataType plain_type(DataType tensor) const;
     // Whether a bucket is the whole chunk, so that the vector cannot be cut.
-    bool has_whole_buckets() const {
-        return id == CodecId::topk ||
-               ((id == CodecId::minmax || id == CodecId::nvfp4) && bucket == whole_chunk);
-    }
+    bool has_whole_buckets() const;
     bool operator==(const Codec &) const = default;
 };
 
@@ -135,10 +130,287 @@ inline constexpr uint32_t largest_guarded_bucket = 4096;
 
 // Values that share a scale in OCP's formats.
 inline constexpr uint32_t mx_block_values = 32;
+inline constexpr uint8_t most_code_bits = 8;     // that the key bits may give
 inline constexpr uint32_t whole_share = 1000000; // all values of a chunk
 inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
+
+// ---- The table of codecs
+
+// The arithmetic: which formulas the values, their errors and the checks of scales follow. Several
+// codecs may share one.
+enum class CodecKind : uint8_t {
+    plain,    // values as they are
+    cast,     // values of a narrower type
+    integer,  // multiples of a block's scale
+    minmax,   // steps between a bucket's extremes
+    mx,       // small floats under a block's power of two
+    nvfp4,    // small floats under a block's scale, which is a small float under a bucket's base
+    onebit,   // signs, and the means of a bucket's values of each sign
+    terngrad, // -1, 0 or 1 times a bucket's scale
+    topk,     // the largest values alone
+};
+
+// The keys of spec strings; key_table (codec.cpp) has their names and values.
+enum class SpecKey : uint8_t {
+    bits,
+    bucket,
+    block,
+    round,
+    seed,
+    min,
+    skip_incomplete,
+    scale,
+    clip,
+    ratio,
+    nmse,
+    most_bits,
+    from,
+    guard,
+};
+// A bit set of keys.
+using SpecKeys = uint32_t;
+constexpr SpecKeys key_bit(SpecKey key) { return 1U << static_cast<unsigned>(key); }
+constexpr SpecKeys key_bits(std::initializer_list<SpecKey> keys) {
+    SpecKeys bits = 0;
+    for (const SpecKey key : keys) bits |= key_bit(key);
+    return bits;
+}
+
+// A name that is a codec without further keys, and the bits that it stands for.
+struct BitsName {
+    std::string_view name;
+    uint8_t bits;
+};
+
+// Everything that is asked about a codec except its arithmetic. A field without a default is one
+// that every row states.
+struct CodecRow {
+    CodecId id;
+    std::string_view name;
+    CodecKind kind;
+    Codec usual; // the codec of the bare name
+    // The keys of its specs. A parameter whose key is missing always has its usual value.
+    SpecKeys keys;
+    // The names of specs, if each number of bits has its own; otherwise `name` is the only one.
+    std::span<const BitsName> bits_names = {};
+    bool takes_whole_chunk = false; // bucket=all is possible
+    uint32_t bucket_step = 1;       // buckets are multiples of this many values
+
+    std::optional<DataType> cast = {}; // cast: the type of its values
+    FloatFormat element = {};          // mx and nvfp4: the format of a value under its scale
+
+    // Sections of the payload, besides the planes of `bits`. A scale of `scale_bytes` belongs to
+    // `scale_values` values; 0: to a block or bucket.
+    size_t scale_bytes = 0;
+    uint32_t scale_values = 0;
+    bool has_bases = false;  // an fp32 per bucket, the unit of its scales
+    bool has_digits = false; // digits of base 3 instead of planes
+    bool is_sparse = false;  // pages with the indices of values that are kept, and these values
+
+    // Vector code handles only the blocks that is_vector_block (chunk.hpp) names.
+    bool needs_vector_block = false;
+    // Position in the value of the key from, for a codec that auto may choose; 0: auto never
+    // chooses it. A codec with a position has bounds in error_model.cpp, and no other has.
+    uint8_t auto_position = 0;
+
+    constexpr bool takes(SpecKey key) const { return (keys & key_bit(key)) != 0; }
+};
+
+constexpr Codec usual_codec(CodecId id, uint8_t bits = 0, uint32_t bucket = 0) {
+    Codec codec;
+    codec.id = id;
+    codec.bits = bits;
+    codec.bucket = bucket;
+    return codec;
+}
+
+inline constexpr uint32_t usual_block = 32, usual_bucket = 512, usual_nvfp4_bucket = 1024;
+
+inline constexpr SpecKeys cast_keys = key_bits({SpecKey::min, SpecKey::guard}),
+                          noise_keys = key_bits({SpecKey::round, SpecKey::seed}),
+                          mx_keys = cast_keys | noise_keys | key_bit(SpecKey::scale),
+                          auto_keys = cast_keys |
+                                      key_bits({SpecKey::nmse, SpecKey::most_bits, SpecKey::from});
+
+// The usual one first of those that have the most bits, as help texts list them.
+inline constexpr BitsName int_names[] = {{"int12", 12}, {"int10", 10}, {"int8", 8}, {"int6", 6},
+                                         {"int5", 5},   {"int4", 4},   {"int3", 3}, {"int2", 2}};
+
+// Formats of OCP's elements: E4M3, E2M3 and E2M1.
+inline constexpr FloatFormat e4m3_element = info(DataType::float8e4m3).format,
+                             e2m3_element{3, 0, 2, 7.5}, e2m1_element{1, 0, 2, 6};
+
+// nvfp4's scales have a fraction. Rounded to the nearest they are right on average; rounded up they
+// would increase a block's largest value at every hop.
+inline constexpr Codec usual_nvfp4 = [] {
+    Codec codec = usual_codec(CodecId::nvfp4, 4, usual_nvfp4_bucket);
+    codec.scaling = Scaling::ocp;
+    return codec;
+}();
+
+inline constexpr Codec usual_terngrad = [] {
+    Codec codec = usual_codec(CodecId::terngrad, 0, usual_bucket);
+    codec.rounding = Rounding::stochastic; // always
+    codec.clip = usual_clip;
+    return codec;
+}();
+
+inline constexpr Codec usual_topk = [] {
+    Codec codec = usual_codec(CodecId::topk);
+    codec.share = whole_share / 1000;
+    return codec;
+}();
+
+// In the order of the numbers: the number is the index.
+inline constexpr auto codec_table = std::to_array<CodecRow>({
+    {.id = CodecId::none,
+     .name = "none",
+     .kind = CodecKind::plain,
+     .usual = usual_codec(CodecId::none),
+     .keys = 0},
+    {.id = CodecId::fp16,
+     .name = "fp16",
+     .kind = CodecKind::cast,
+     .usual = usual_codec(CodecId::fp16),
+     .keys = cast_keys,
+     .cast = DataType::float16},
+    {.id = CodecId::bf16,
+     .name = "bf16",
+     .kind = CodecKind::cast,
+     .usual = usual_codec(CodecId::bf16),
+     .keys = cast_keys,
+     .cast = DataType::bfloat16,
+     .auto_position = 4},
+    {.id = CodecId::fp8e4m3,
+     .name = "fp8e4m3",
+     .kind = CodecKind::cast,
+     .usual = usual_codec(CodecId::fp8e4m3),
+     .keys = cast_keys,
+     .cast = DataType::float8e4m3},
+    {.id = CodecId::fp8e5m2,
+     .name = "fp8e5m2",
+     .kind = CodecKind::cast,
+     .usual = usual_codec(CodecId::fp8e5m2),
+     .keys = cast_keys,
+     .cast = DataType::float8e5m2},
+    {.id = CodecId::integer,
+     .name = "int",
+     .kind = CodecKind::integer,
+     .usual = usual_codec(CodecId::integer, 8, usual_block),
+     .keys = cast_keys | noise_keys | key_bit(SpecKey::block),
+     .bits_names = int_names,
+     .scale_bytes = sizeof(uint16_t),
+     .needs_vector_block = true,
+     .auto_position = 1},
+    {.id = CodecId::minmax,
+     .name = "minmax",
+     .kind = CodecKind::minmax,
+     .usual = usual_codec(CodecId::minmax, 8, usual_bucket),
+     .keys = cast_keys | noise_keys |
+             key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::skip_incomplete}),
+     .takes_whole_chunk = true,
+     .scale_bytes = 2 * sizeof(float),
+     .auto_position = 2},
+    {.id = CodecId::mxfp8e4m3,
+     .name = "mxfp8e4m3",
+     .kind = CodecKind::mx,
+     .usual = usual_codec(CodecId::mxfp8e4m3, 8, mx_block_values),
+     .keys = mx_keys,
+     .element = e4m3_element,
+     .scale_bytes = sizeof(uint8_t)},
+    {.id = CodecId::mxfp6e2m3,
+     .name = "mxfp6e2m3",
+     .kind = CodecKind::mx,
+     .usual = usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values),
+     .keys = mx_keys,
+     .element = e2m3_element,
+     .scale_bytes = sizeof(uint8_t)},
+    {.id = CodecId::mxfp4,
+     .name = "mxfp4",
+     .kind = CodecKind::mx,
+     .usual = usual_codec(CodecId::mxfp4, 4, mx_block_values),
+     .keys = mx_keys,
+     .element = e2m1_element,
+     .scale_bytes = sizeof(uint8_t)},
+    {.id = CodecId::nvfp4,
+     .name = "nvfp4",
+     .kind = CodecKind::nvfp4,
+     .usual = usual_nvfp4,
+     .keys = mx_keys | key_bit(SpecKey::bucket),
+     .takes_whole_chunk = true,
+     .bucket_step = nvfp4_bucket_step,
+     .element = e2m1_element,
+     .scale_bytes = sizeof(uint8_t),
+     .scale_values = nvfp4_block_values,
+     .has_bases = true,
+     .auto_position = 3},
+    {.id = CodecId::onebit,
+     .name = "onebit",
+     .kind = CodecKind::onebit,
+     .usual = usual_codec(CodecId::onebit, 1, usual_bucket),
+     .keys = cast_keys | key_bit(SpecKey::bucket),
+     .scale_bytes = 2 * sizeof(float)},
+    {.id = CodecId::terngrad,
+     .name = "terngrad",
+     .kind = CodecKind::terngrad,
+     .usual = usual_terngrad,
+     .keys = cast_keys | key_bits({SpecKey::bucket, SpecKey::clip, SpecKey::seed}),
+     .scale_bytes = sizeof(float),
+     .has_digits = true},
+    {.id = CodecId::topk,
+     .name = "topk",
+     .kind = CodecKind::topk,
+     .usual = usual_topk,
+     .keys = key_bits({SpecKey::ratio, SpecKey::min}),
+     .is_sparse = true},
+});
+static_assert(is_in_order(codec_table, &CodecRow::id));
+static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
+
+// The row of numbers that no codec has; such a number may come from outside.
+inline constexpr CodecRow unknown_codec{
+    .id = CodecId{255}, .name = "unknown", .kind = CodecKind::plain, .usual = {}, .keys = 0};
+
+constexpr const CodecRow &row_of(CodecId id) {
+    const auto number = static_cast<size_t>(id);
+    return number < codec_table.size() ? codec_table[number] : unknown_codec;
+}
+
+constexpr const CodecRow &Codec::row() const { return row_of(id); }
+inline bool Codec::is_lossless() const { return id == CodecId::none && !is_auto(); }
+inline bool Codec::is_cast() const { return row().cast.has_value(); }
+inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
+inline bool Codec::has_whole_buckets() const {
+    return row().is_sparse || (row().takes_whole_chunk && bucket == whole_chunk);
+}
+
+// The names that specs start with, all except auto.
+inline constexpr auto codec_words = [] {
+    constexpr size_t words = [] {
+        size_t sum = 0;
+        for (const CodecRow &row : codec_table)
+            sum += row.bits_names.empty() ? 1 : row.bits_names.size();
+        return sum;
+    }();
+    std::array<std::string_view, words> names{};
+    size_t next = 0;
+    for (const CodecRow &row : codec_table) {
+        if (row.bits_names.empty()) names.at(next++) = row.name;
+        for (const BitsName &word : row.bits_names) names.at(next++) = word.name;
+    }
+    return names;
+}();
+
+// Returns the usual codec of the name; for use at compile time with names of the table.
+constexpr Codec usual_codec(std::string_view name) {
+    for (const CodecRow &row : codec_table)
+        if (row.name == name) return row.usual;
+    return usual_codec(unknown_codec.id);
+}
+
+// ---- What codecs support
 
 // Whether the parameters fit together. True for all codecs that headers carry and for all that
 // parse_codec returns except auto, for which the planner has to choose first.

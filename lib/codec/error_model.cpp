@@ -149,9 +149,8 @@ double bucket_nmse(const Codec &codec) {
 }
 
 // The grid of a small float: zero, a power of two and its multiples up to the next one, and so on.
-struct SmallFloats {
-    int fraction_bits, lowest, highest; // exponents of the smallest normal number and the largest
-    double largest;
+struct SmallFloats : FloatFormat {
+    constexpr explicit SmallFloats(const FloatFormat &format) : FloatFormat(format) {}
 
     // The distance from a magnitude of the grid to the next one.
     double step(double level) const {
@@ -165,7 +164,6 @@ struct SmallFloats {
     double error_at(double x, Rounding rounding) const;
     double rounded(double x, Scaling scaling) const;
 };
-constexpr SmallFloats e4m3{3, -6, 8, 448}, e2m3{3, 0, 2, 7.5}, e2m1{1, 0, 2, 6};
 
 double SmallFloats::error(double most, double scale, Rounding rounding) const {
     const Interval support{0, most};
@@ -210,16 +208,12 @@ double block_error(const SmallFloats &element, double n, double most, double sca
     return (own + (n - 1) * element.error(most, scale, rounding) / Interval{0, most}.mass()) / n;
 }
 
-const SmallFloats &element_of(CodecId id) {
-    return id == CodecId::mxfp8e4m3 ? e4m3 : id == CodecId::mxfp6e2m3 ? e2m3 : e2m1;
-}
-
 // The mean over the quantiles of the largest of a block's magnitudes, and over the positions of the
 // variance between two powers of two.
 double mx_nmse(const Codec &codec) {
     constexpr int nodes = 8, phases = 8;
     const double n = codec.bucket;
-    const SmallFloats &element = element_of(codec.id);
+    const SmallFloats element(codec.row().element);
     double sum = 0;
     for (int i = 0; i < nodes * phases; i++) {
         const double most = quantile(root_complement((i / phases + 0.5) / nodes, n) / 2);
@@ -237,15 +231,16 @@ double mx_nmse(const Codec &codec) {
 // largest of each block below that magnitude; one block contains the largest itself.
 double nvfp4_nmse(const Codec &codec) {
     constexpr int nodes = 6, block_nodes = 32;
-    constexpr double n = nvfp4_block_values;
+    const double n = codec.row().scale_values;
+    const SmallFloats element(codec.row().element), scales(e4m3_element);
     const double values = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
     double sum = 0;
     for (int i = 0; i < nodes; i++) {
         const double tail = root_complement((i + 0.5) / nodes, values), most = quantile(tail / 2);
-        const double base = most / (e2m1.largest * e4m3.largest);
+        const double base = most / (element.largest * scales.largest);
         const auto error = [&](double largest) {
-            const double scale = e4m3.rounded(largest / (e2m1.largest * base), codec.scaling);
-            return block_error(e2m1, n, largest, scale * base, codec.rounding);
+            const double scale = scales.rounded(largest / (element.largest * base), codec.scaling);
+            return block_error(element, n, largest, scale * base, codec.rounding);
         };
         const double below = std::pow(1 - tail, n); // the share of blocks that lie below it
         double others = 0;
@@ -290,43 +285,28 @@ double topk_nmse(const Codec &codec) {
     return 2 * Interval{0, least}.integral(0, 0, 1);
 }
 
-int fraction_bits(DataType type) {
-    switch (type) {
-    case DataType::float16: return 10;
-    case DataType::bfloat16: return 7;
-    case DataType::float8e4m3: return 3;
-    case DataType::float8e5m2: return 2;
-    case DataType::float64: return 52;
-    default: return 23;
-    }
-}
-
 // Rounding to f fraction bits has a uniform error of up to half a quantum; the quantum is 2^-f of
 // the power of two below the value. Over a wide distribution the value is 2^k m with log m uniform,
 // and the mean of 1 / m^2 over [1, 2) is 3 / (8 ln 2).
 double cast_nmse(DataType wire, DataType type) {
-    if (fraction_bits(type) <= fraction_bits(wire)) return 0;
-    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * fraction_bits(wire)) / 12;
+    const int kept = info(wire).format.fraction_bits;
+    if (info(type).format.fraction_bits <= kept) return 0;
+    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * kept) / 12;
 }
 
 } // namespace
 
 double unit_nmse(const Codec &codec, DataType type) {
-    switch (codec.id) {
-    case CodecId::none: return 0;
-    case CodecId::fp16:
-    case CodecId::bf16:
-    case CodecId::fp8e4m3:
-    case CodecId::fp8e5m2: return cast_nmse(codec.plain_type(type), type);
-    case CodecId::integer: return block_nmse(codec);
-    case CodecId::minmax: return bucket_nmse(codec);
-    case CodecId::mxfp8e4m3:
-    case CodecId::mxfp6e2m3:
-    case CodecId::mxfp4: return mx_nmse(codec);
-    case CodecId::nvfp4: return nvfp4_nmse(codec);
-    case CodecId::onebit: return onebit_nmse(codec);
-    case CodecId::terngrad: return terngrad_loss(codec).nmse();
-    case CodecId::topk: return topk_nmse(codec);
+    switch (codec.row().kind) {
+    case CodecKind::plain: return 0;
+    case CodecKind::cast: return cast_nmse(codec.plain_type(type), type);
+    case CodecKind::integer: return block_nmse(codec);
+    case CodecKind::minmax: return bucket_nmse(codec);
+    case CodecKind::mx: return mx_nmse(codec);
+    case CodecKind::nvfp4: return nvfp4_nmse(codec);
+    case CodecKind::onebit: return onebit_nmse(codec);
+    case CodecKind::terngrad: return terngrad_loss(codec).nmse();
+    case CodecKind::topk: return topk_nmse(codec);
     }
     return 0;
 }
@@ -338,23 +318,34 @@ Loss Loss::followed_by(const Loss &next) const {
 
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands) {
     if (encodes == 0) return {};
-    if (codec.id == CodecId::terngrad)
-        return repeated(codec, terngrad_loss(codec), encodes, summands);
-    return repeated(codec, {0, unit_nmse(codec, type)}, encodes, summands);
+    const bool may_clip = codec.row().kind == CodecKind::terngrad;
+    return repeated(codec, may_clip ? terngrad_loss(codec) : Loss{0, unit_nmse(codec, type)},
+                    encodes, summands);
 }
 
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands) {
     if (encodes == 0) return {};
-    if (codec.id == CodecId::terngrad) {
+    const double nu = once.nmse();
+    switch (codec.row().kind) {
+    case CodecKind::terngrad: {
         const double square = 1 + once.growth; // the largest value times the mean magnitude: an
                                                // upper bound for sums
         return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
                 .growth = std::min(std::pow(square, encodes), square * summands) - 1};
     }
-    const double nu = once.nmse();
-    if (codec.id != CodecId::topk && codec.id != CodecId::onebit) return {0, nu * encodes};
-    const double lost = 1 - std::pow(1 - nu, encodes);
-    return {.shrink = lost, .growth = -lost};
+    case CodecKind::onebit:
+    case CodecKind::topk: {
+        const double lost = 1 - std::pow(1 - nu, encodes);
+        return {.shrink = lost, .growth = -lost};
+    }
+    case CodecKind::plain:
+    case CodecKind::cast:
+    case CodecKind::integer:
+    case CodecKind::minmax:
+    case CodecKind::mx:
+    case CodecKind::nvfp4: break;
+    }
+    return {0, nu * encodes};
 }
 
 // ---- Bounds
@@ -364,9 +355,15 @@ namespace {
 // A ring of 64 ranks encodes a value 32.5 times on average.
 constexpr double encodes_of_64 = 32.5, encodes_of_16 = 8.5, encodes_of_8 = 4.5;
 
+constexpr Codec with(Codec codec, uint8_t bits, uint32_t bucket) {
+    codec.bits = bits;
+    codec.bucket = bucket;
+    return codec;
+}
+
 constexpr BoundedCodec integers(uint8_t bits, uint32_t block, double nmse,
                                 double most_encodes = encodes_of_64) {
-    return {{.id = CodecId::integer, .bits = bits, .bucket = block}, nmse, most_encodes};
+    return {with(usual_codec("int"), bits, block), nmse, most_encodes};
 }
 
 constexpr BoundedCodec table[] = {
@@ -375,15 +372,13 @@ constexpr BoundedCodec table[] = {
     integers(3, 32, 0.08),
     integers(3, 16, 0.05),
     integers(4, 32, 0.0285),
-    {{.id = CodecId::nvfp4, .bits = 4, .bucket = 1024, .scaling = Scaling::ocp},
-     0.0115,
-     encodes_of_16},
+    {usual_codec("nvfp4"), 0.0115, encodes_of_16},
     integers(4, 16, 0.0157),
     integers(5, 32, 0.0084),
     integers(5, 16, 0.0043),
     integers(6, 32, 0.0029),
     integers(6, 16, 0.00143),
-    {{.id = CodecId::minmax, .bits = 7, .bucket = 64}, 0.00078, encodes_of_8},
+    {with(usual_codec("minmax"), 7, 64), 0.00078, encodes_of_8},
     integers(8, 32, 0.00018),
     integers(8, 16, 0.00009, encodes_of_16),
     integers(8, 8, 0.000047, encodes_of_16),
@@ -393,8 +388,19 @@ constexpr BoundedCodec table[] = {
     integers(12, 32, 0.0000007, encodes_of_16),
     integers(12, 16, 0.00000035, encodes_of_16),
     integers(12, 8, 0.00000019, encodes_of_16),
-    {{.id = CodecId::bf16}, 0.0000045, encodes_of_8},
+    {usual_codec("bf16"), 0.0000045, encodes_of_8},
 };
+
+// Whether a codec has bounds here exactly if its row says that auto may choose it.
+constexpr bool are_bounds_those_of_auto() {
+    for (const CodecRow &row : codec_table) {
+        const bool is_bounded = std::ranges::any_of(
+            table, [&](const BoundedCodec &bound) { return bound.codec.id == row.id; });
+        if (is_bounded != (row.auto_position != 0)) return false;
+    }
+    return true;
+}
+static_assert(are_bounds_those_of_auto());
 
 } // namespace
 

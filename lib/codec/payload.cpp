@@ -29,23 +29,14 @@ PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
         if ((codec.bits & part.bits) != 0) add(part.start, group_values, part.group_bytes());
     const uint64_t bucket =
         codec.bucket == Codec::whole_chunk ? std::max<uint64_t>(coded, 1) : codec.bucket;
-    constexpr auto scales = &PayloadLayout::scales;
-    switch (codec.id) {
-    case CodecId::integer: add(scales, bucket, sizeof(uint16_t)); break;
-    case CodecId::nvfp4:
-        add(scales, nvfp4_block_values, sizeof(uint8_t));
-        add(&PayloadLayout::bases, bucket, sizeof(float));
-        break;
-    case CodecId::mxfp8e4m3:
-    case CodecId::mxfp6e2m3:
-    case CodecId::mxfp4: add(scales, bucket, sizeof(uint8_t)); break;
-    case CodecId::topk: add(&PayloadLayout::page_counts, topk_page_values, sizeof(uint32_t)); break;
-    case CodecId::terngrad:
+    const CodecRow &row = codec.row();
+    if (row.is_sparse) add(&PayloadLayout::page_counts, topk_page_values, sizeof(uint32_t));
+    if (row.has_digits)
         add({&PayloadLayout::digits, bucket, ternary_step_values, ternary_step_bytes});
-        add(scales, bucket, sizeof(float));
-        break;
-    default: add(scales, bucket, 2 * sizeof(float)); // minmax and onebit
-    }
+    if (row.scale_bytes != 0)
+        add(&PayloadLayout::scales, row.scale_values != 0 ? row.scale_values : bucket,
+            row.scale_bytes);
+    if (row.has_bases) add(&PayloadLayout::bases, bucket, sizeof(float));
 }
 
 // The exact number of values that a topk chunk keeps.
@@ -71,7 +62,7 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
             layout.scale_count = section.units(layout.coded);
         if (section.start == &PayloadLayout::bases) layout.base_count = section.units(layout.coded);
     }
-    if (codec.id == CodecId::topk) {
+    if (codec.row().is_sparse) {
         layout.kept = kept_values(codec, count);
         layout.indices = align(layout.bytes);
         layout.kept_values = align(layout.indices + layout.kept * sizeof(uint16_t));
@@ -93,7 +84,7 @@ std::array<Gap, 5> gaps(const Codec &codec, const PayloadLayout &layout) {
         end = start + section.bytes(layout.coded);
     }
     if (layout.raw != 0) found[next] = {end, layout.raw - end};
-    if (codec.id == CodecId::topk) {
+    if (codec.row().is_sparse) {
         const size_t indices_end = layout.indices + layout.kept * sizeof(uint16_t);
         found[next++] = {end, layout.indices - end};
         found[next] = {indices_end, layout.kept_values - indices_end};
@@ -158,7 +149,7 @@ bool are_digits_valid(uint64_t values, std::span<const std::byte> bytes) {
 
 bool are_ternary_valid(const Codec &codec, const PayloadLayout &layout,
                        std::span<const std::byte> payload) {
-    if (codec.id != CodecId::terngrad) return true;
+    if (!codec.row().has_digits) return true;
     const uint64_t stride = ternary_bytes(codec.bucket);
     for (uint64_t i = 0; i < layout.scale_count; i++) {
         const uint64_t values = std::min<uint64_t>(codec.bucket, layout.coded - i * codec.bucket);
@@ -172,7 +163,7 @@ bool are_ternary_valid(const Codec &codec, const PayloadLayout &layout,
 // Whether every page states how many values it keeps, and lists their indices in ascending order.
 bool are_pages_valid(const Codec &codec, const PayloadLayout &layout,
                      std::span<const std::byte> payload) {
-    if (codec.id != CodecId::topk) return true;
+    if (!codec.row().is_sparse) return true;
     uint64_t seen = 0;
     for (uint64_t begin = 0; begin < layout.coded; begin += topk_page_values) {
         const uint64_t values = std::min(topk_page_values, layout.coded - begin);
@@ -262,20 +253,23 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
     if (layout.scale_count == 0) return true;
     const std::byte *scales = payload.data() + layout.scales;
     const uint64_t count = layout.scale_count;
-    if (codec.id == CodecId::integer) {
+    switch (codec.row().kind) {
+    case CodecKind::plain:
+    case CodecKind::cast:
+    case CodecKind::topk: break; // without scales
+    case CodecKind::integer: {
         const auto limit = static_cast<int16_t>((255 - (codec.bits - 1)) << 7);
         return are_usual(count, int16_t{}, [=](uint64_t i) {
             return is_strange_block_scale(read<uint16_t>(scales + 2 * i), limit);
         });
     }
-    if (codec.is_mx()) {
-        // The exponents of the largest elements are 8 and 2.
-        const uint8_t most = codec.id == CodecId::mxfp8e4m3 ? 254 - 8 : 254 - 2;
+    case CodecKind::mx: {
+        const auto most = static_cast<uint8_t>(254 - codec.row().element.highest);
         return are_usual(count, uint8_t{}, [=](uint64_t i) {
             return is_strange_mx_scale(read<uint8_t>(scales + i), most);
         });
     }
-    if (codec.id == CodecId::nvfp4) {
+    case CodecKind::nvfp4: {
         const std::byte *bases = payload.data() + layout.bases;
         return are_usual(
                    count, uint8_t{},
@@ -284,19 +278,22 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
                    return is_strange_nvfp4_base(read<int32_t>(bases + 4 * i));
                });
     }
-    if (codec.id == CodecId::terngrad)
+    case CodecKind::terngrad:
         return are_usual(count, int32_t{}, [=](uint64_t i) {
             return is_strange_terngrad_scale(read<int32_t>(scales + 4 * i));
         });
-    if (codec.id == CodecId::onebit)
+    case CodecKind::onebit:
         return are_usual(count, int32_t{}, [=](uint64_t i) {
             return are_strange_means(read<int32_t>(scales + 8 * i),
                                      read<int32_t>(scales + 8 * i + 4));
         });
-    return are_usual(count, int32_t{}, [=](uint64_t i) {
-        return is_strange_bucket_scale(read<int32_t>(scales + 8 * i),
-                                       read<int32_t>(scales + 8 * i + 4));
-    });
+    case CodecKind::minmax:
+        return are_usual(count, int32_t{}, [=](uint64_t i) {
+            return is_strange_bucket_scale(read<int32_t>(scales + 8 * i),
+                                           read<int32_t>(scales + 8 * i + 4));
+        });
+    }
+    return true;
 }
 
 } // namespace

@@ -32,7 +32,8 @@ struct AlgorithmRow {
     std::span<const AlgorithmKey> keys;
     SumOrder (*order)(Collective collective, const Team &team, const Choices &choices,
                       uint32_t chunk);
-    std::array<Emit, 5> emitters; // by Collective; nullptr where there is no such schedule
+    std::array<Emit, collective_table.size()>
+        emitters; // by Collective; nullptr where there is no such schedule
 
     // Properties of the schedule as verify counts them, for teams of any size; equal on all ranks.
     // rounds: the longest chain of messages that wait for one another. noise: the predicted NMSE of
@@ -76,8 +77,8 @@ public:
     bool is_one_exchange() const { return row_->exchanges == 1; }
     // Whether at most `most` eager exchanges can carry the collective.
     bool fits_exchanges(Collective collective, uint32_t most) const {
-        return is_one_exchange() || (row_->exchanges != 0 && row_->exchanges <= most &&
-                                     collective != Collective::broadcast);
+        return is_one_exchange() ||
+               (row_->exchanges != 0 && row_->exchanges <= most && !row_of(collective).has_root);
     }
     OwnInput own() const { return row_->own; }
     bool sums_on_the_way() const { return row_->sums_on_the_way; }

@@ -122,7 +122,7 @@ Schedule broadcast_direct(const Team &t) {
 
 uint32_t rounds_direct(Collective collective, uint32_t P) {
     if (collective == Collective::all_reduce) return P == 1 ? 0 : 2;
-    return std::min(P - 1, collective == Collective::broadcast ? 2U : 1U);
+    return std::min(P - 1, row_of(collective).has_root ? 2U : 1U);
 }
 
 // All ranks but the owner encode their part of the sum, and the owner encodes the result.

@@ -251,8 +251,9 @@ namespace {
 
 // Returns the length of the longest chain of messages that wait for one another.
 uint32_t count_rounds(Collective collective, const Team &t, const Choices &choices) {
-    constexpr Emit emitters[] = {all_reduce_hierarchy, reduce_scatter_hierarchy,
-                                 all_gather_hierarchy, broadcast_hierarchy};
+    static constexpr Emit emitters[] = {all_reduce_hierarchy, reduce_scatter_hierarchy,
+                                        all_gather_hierarchy, broadcast_hierarchy};
+    static_assert(std::size(emitters) == value_collectives.size());
     struct CountedRank {
         std::vector<Step> steps;
         size_t next = 0;

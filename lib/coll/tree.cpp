@@ -234,7 +234,7 @@ uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &
     const auto crosses_hosts = [&](uint32_t from, uint32_t to) {
         return hosts.group_of(from) != hosts.group_of(to);
     };
-    const uint32_t root = collective == Collective::broadcast ? t.root : 0;
+    const uint32_t root = row_of(collective).has_root ? t.root : 0;
     uint32_t most = 0;
     for (uint32_t c = 0; c < chunks_of(choices); c++)
         most = std::max(most, most_on_the_way(Tree::of(t, choices, c, root), crosses_hosts));

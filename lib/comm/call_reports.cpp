@@ -354,7 +354,7 @@ void CallAudit::before(const Program &program, const Call &call) {
     const Done read = exception_boundary([&]() -> Done {
         AuditedCall *const watched = find(program, call.tag);
         if (!watched) {
-            const bool is_programs = program.descriptor.collective < comm_split;
+            const bool is_programs = row_of(program.descriptor.collective).is_scheduled;
             if (is_programs) other_calls_++;
             return {};
         }
@@ -369,10 +369,10 @@ void CallAudit::before(const Program &program, const Call &call) {
     if (!read) is_over_ = true;
 }
 
-// After a broadcast all ranks hold the root's values, so only the result is sampled.
+// If only the root has values, all ranks hold them afterwards, so only the result is sampled.
 Done CallAudit::read_input(const Program &program, const Call &call) {
     const Work &work = program.work;
-    if (work.collective == Collective::broadcast) return {};
+    if (row_of(work.collective).has_one_source) return {};
     QCCL_TRY(sampler_.read(contribution_of(work, call.send), work.type, size_of(work),
                            sampled_->turns.taken()));
     input_loss_.clear();
@@ -387,16 +387,16 @@ void CallAudit::after(const Program &program, const Call &call) {
 
 Done CallAudit::read_result(const Program &program, const Call &call) {
     const Work &work = program.work;
-    const bool is_broadcast = work.collective == Collective::broadcast;
+    const bool has_one_source = row_of(work.collective).has_one_source;
     const SampledArea area{static_cast<const std::byte *>(call.recv), work.count};
     sum_loss_.clear();
-    if (is_broadcast || reduces(work.collective)) {
+    if (has_one_source || reduces(work.collective)) {
         QCCL_TRY(sampler_.read(area, work.type, size_of(work), sampled_->turns.taken()));
         for (const Codec &codec : collector_->codecs())
             sum_loss_.push_back(sampler_.measure(codec));
     }
-    if (is_broadcast) std::swap(input_loss_, sum_loss_);
-    if (is_broadcast) sum_loss_.clear();
+    if (has_one_source) std::swap(input_loss_, sum_loss_);
+    if (has_one_source) sum_loss_.clear();
     sampled_->entry.add_sample(input_loss_, sum_loss_, work.team.size, work.op == RedOp::avg);
     return {};
 }

@@ -140,6 +140,8 @@ struct Operand {
     uint64_t kept = 0;                      // topk: number of those that the chunk keeps
     uint64_t begin = 0;                     // codes: index of the first value in its chunk
     std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
+
+    constexpr bool is_plain() const { return codec == CodecId::none; }
 };
 
 struct Tensor {

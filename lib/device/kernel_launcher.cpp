@@ -28,7 +28,7 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
     std::array<uint64_t, chunk_parts> sections{
         layout.plane8, layout.plane4, layout.plane2, layout.plane1,
         layout.digits, layout.scales, layout.bases,  end};
-    if (codec.id == CodecId::topk)
+    if (codec.row().is_sparse)
         sections = {layout.page_counts, layout.indices, layout.kept_values, 0, 0, 0, 0, end};
     return {.codec = codec.id,
             .bits = codec.bits,
@@ -58,7 +58,7 @@ void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
 // Returns the approximate bytes of `count` values. Codes and scales lie before the values without
 // codes.
 uint64_t bytes_of(const Operand &operand, uint64_t count) {
-    if (operand.codec == CodecId::none) return count * type_bytes(operand.type);
+    if (operand.is_plain()) return count * type_bytes(operand.type);
     if (operand.coded == 0) return 0;
     const auto end = operand.section[static_cast<size_t>(ChunkPart::raw)];
     return static_cast<uint64_t>(static_cast<double>(end) / static_cast<double>(operand.coded) *
@@ -88,6 +88,7 @@ DataType wider(DataType a, DataType b) {
 }
 
 KernelId fold_kernel(DataType accumulator) {
+    static_assert(type_table.size() == 12, "a new accumulator needs a kernel");
     switch (accumulator) {
     case DataType::int8: return KernelId::fold_int8;
     case DataType::uint8: return KernelId::fold_uint8;
@@ -109,7 +110,7 @@ struct CodecKernels {
     std::optional<std::array<KernelId, 2>> measure; // if a bucket may not lie in a row
 };
 using enum KernelId;
-constexpr CodecKernels codec_table[] = {
+constexpr CodecKernels codec_kernels[] = {
     {CodecId::integer,
      fold_integer_float,
      {encode_integer_float, encode_integer_double},
@@ -138,10 +139,16 @@ constexpr CodecKernels codec_table[] = {
     {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
     {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
 };
-const CodecKernels *find_kernels(CodecId codec) {
-    const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
-    return found == std::end(codec_table) ? nullptr : found;
+constexpr const CodecKernels *find_kernels(CodecId codec) {
+    const auto *const found = std::ranges::find(codec_kernels, codec, &CodecKernels::codec);
+    return found == std::end(codec_kernels) ? nullptr : found;
 }
+static_assert(std::ranges::all_of(codec_table,
+                                  [](const CodecRow &row) {
+                                      return row.kind == CodecKind::plain || row.cast ||
+                                             find_kernels(row.id) != nullptr;
+                                  }),
+              "a codec has no GPU kernels");
 size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
 
 // Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
@@ -206,7 +213,7 @@ Done KernelLauncher::encode(const ChunkRange &range, const Noise &noise, DataTyp
 Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
                                   const Operand &source, std::byte *payload, uint64_t count) {
     if (is_nothing_to_do(range, count)) return {};
-    if (range.codec->id == CodecId::topk) return encode_kept(range, source, payload);
+    if (range.codec->row().is_sparse) return encode_kept(range, source, payload);
     const CodecKernels &kernels = *find_kernels(range.codec->id);
     const size_t column = column_of(range.type);
     const Operand sink = coded_sink(range, payload);
@@ -215,7 +222,7 @@ Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
 }
 
 size_t KernelLauncher::scratch_bytes(const Codec &codec, DataType type, uint64_t count) {
-    return codec.id == CodecId::topk ? TopkScratch(type_bytes(type), count).bytes() : 0;
+    return codec.row().is_sparse ? TopkScratch(type_bytes(type), count).bytes() : 0;
 }
 
 // Each step is a launch of its own, because it reads what all blocks of the previous step have
@@ -231,7 +238,7 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
         return Error::make(Code::internal_error, "topk: %zu bytes of scratch memory, not %zu",
                            scratch_.size(), static_cast<size_t>(layout.bytes()));
     const Operand sink = coded_sink(range, payload);
-    Operand scratch{.codec = CodecId::topk, .at = scratch_.data()}; // holds no values
+    Operand scratch{.codec = sink.codec, .at = scratch_.data()}; // holds no values
     QCCL_TRY(flush());
     QCCL_TRY(put({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
                  plain(DataType::uint64, scratch.at), {}));

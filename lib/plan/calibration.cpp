@@ -437,8 +437,7 @@ static void append_factors(std::string &text, std::string_view group, const Corr
 }
 
 static void append_factors(std::string &text, std::string_view group, const Corrections &job) {
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather, Collective::broadcast})
+    for (const Collective collective : value_collectives)
         for (const Algorithm &algorithm : algorithms())
             for (const CodecWidth width : {CodecWidth::none, CodecWidth::wide, CodecWidth::narrow})
                 append_factors(text, group, job,

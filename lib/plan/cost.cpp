@@ -4,6 +4,7 @@
 
 #include "base/types.hpp"
 #include "codec/chunk.hpp"
+#include "coll/emitters.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -124,7 +125,7 @@ std::string_view measured_tier(std::string_view tier) {
 }
 
 bool has_vector_code(const Codec &codec) {
-    return codec.id != CodecId::integer || is_vector_block(codec.bucket);
+    return !codec.row().needs_vector_block || is_vector_block(codec.bucket);
 }
 
 void lower_to(const CodecRate &other, CodecRate &rate) {
@@ -234,6 +235,10 @@ uint64_t vector_bytes(const Problem &problem) {
            type_bytes(problem.type);
 }
 
+// lib/coll may not include the codecs, so it lists their names itself.
+static_assert(std::ranges::equal(inner_codec_words, codec_words),
+              "every codec is an inner codec of a hierarchy");
+
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
     const std::string_view word = algorithm.word("inner_codec");
     if (word.empty()) return codec; // the algorithm has no tiers
@@ -250,7 +255,7 @@ bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chu
                 uint64_t chunk_bytes, const EagerSlots &slots) {
     if (!algorithm.fits_exchanges(problem.collective, slots.exchanges)) return false;
     constexpr uint64_t alignment = 64;
-    const uint64_t lines = problem.collective == Collective::all_gather ? 1 : chunks;
+    const uint64_t lines = row_of(problem.collective).gathers ? 1 : chunks;
     return lines * round_up(chunk_bytes, alignment) <= slots.bytes;
 }
 
@@ -315,12 +320,8 @@ double messages_ns(const ChunkCounts &counts, uint32_t remote_peers, double inst
 // broadcast waits for no rank. A rank of a reduce-scatter or all-gather begins the next call before
 // the last rank has finished this one.
 double waiting_share(Collective collective) {
-    switch (collective) {
-    case Collective::broadcast: return 0.125;
-    case Collective::reduce_scatter:
-    case Collective::all_gather: return 0.25;
-    default: return 1;
-    }
+    if (!row_of(collective).needs_all_ranks) return 0.125;
+    return has_part_per_rank(collective) ? 0.25 : 1;
 }
 
 // Computes the parts of a call's time, each from the parts before it.
@@ -336,7 +337,7 @@ public:
           waiting_(waiting_share(problem.collective)),
           // Ranks that share a core wait for the work of all of them, other ranks for the busiest
           // one. The root of a broadcast waits for no rank.
-          is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
+          is_work_shared_(shares_cores_ && row_of(problem.collective).needs_all_ranks),
           remote_(shares_cores_ ? speeds.remote.shared : speeds.remote.alone),
           local_(local_speeds()),
           local_rounds_(step_counts.rounds -

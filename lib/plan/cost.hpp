@@ -64,7 +64,7 @@ public:
     bool operator==(const CodecRates &) const = default;
 
 private:
-    static constexpr size_t codecs = static_cast<size_t>(CodecId::topk) + 1, roundings = 2;
+    static constexpr size_t codecs = codec_table.size(), roundings = 2;
 
     static size_t index(const Codec &codec) {
         return static_cast<size_t>(codec.id) * roundings + static_cast<size_t>(codec.rounding);

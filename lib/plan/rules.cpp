@@ -136,7 +136,7 @@ Done take_condition(const Condition &condition, std::vector<std::string_view> &n
 const char *lacking(const Selector &selector) {
     if (!selector.collective) return nullptr;
     if (selector.op && !reduces(*selector.collective)) return "op";
-    if (*selector.collective != Collective::barrier) return nullptr;
+    if (row_of(*selector.collective).has_values) return nullptr;
     if (selector.type) return "type";
     return selector.count.least > 0 || selector.bytes.least > 0 ? "values" : nullptr;
 }
@@ -184,7 +184,7 @@ bool Selector::matches_name(const std::string &communicator) const {
 }
 
 bool Selector::matches(const CallTraits &call) const {
-    const bool has_type = call.collective != Collective::barrier;
+    const bool has_type = row_of(call.collective).has_values;
     return (!collective || *collective == call.collective) &&
            (!type || (has_type && *type == call.type)) &&
            (!op || (reduces(call.collective) && *op == call.op)) && count.has(call.count) &&

@@ -34,7 +34,7 @@ struct CallTraits {
 
     // Returns the bytes of the whole vector.
     uint64_t bytes() const {
-        const bool has_values = collective != Collective::barrier;
+        const bool has_values = row_of(collective).has_values;
         return has_values ? vector_count(collective, count, ranks) * type_bytes(type) : 0;
     }
 };

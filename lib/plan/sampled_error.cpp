@@ -67,7 +67,7 @@ GuardState::Change GuardState::note(double nmse, double budget) {
 // ---- Audits
 
 bool AuditedShape::is_encodable() const {
-    if (collective == Collective::barrier || !info(type).is_float || count == 0) return false;
+    if (!row_of(collective).has_values || !info(type).is_float || count == 0) return false;
     return !reduces(collective) || adds(op);
 }
 

@@ -42,7 +42,7 @@ template <class Named, class Table> Value named(Named value, const Table &names)
     if (number < 0 || static_cast<size_t>(number) >= names.size()) return {std::nullopt, number};
     return {name(value), number};
 }
-Value named(Collective value) { return named(value, call_names); }
+Value named(Collective value) { return named(value, collective_table); }
 Value named(DataType value) { return named(value, type_table); }
 Value named(RedOp value) { return named(value, op_names); }
 Value number(uint64_t value) { return {std::nullopt, static_cast<int64_t>(value)}; }

@@ -330,9 +330,9 @@ Done RowParser::parse_comm() {
 
 Done RowParser::parse_names(LoggedShape &shape) {
     QCCL_TRY(const std::string_view call, value_of("call"));
-    const auto found = std::find(call_names.begin(), call_names.end(), call);
-    if (found == call_names.end()) return unexpected(call, "the name of a call");
-    shape.collective = static_cast<Collective>(found - call_names.begin());
+    const auto found = std::ranges::find(collective_table, call, &CollectiveRow::name);
+    if (found == collective_table.end()) return unexpected(call, "the name of a call");
+    shape.collective = found->collective;
     QCCL_TRY(const std::string_view type, value_of("type"));
     const auto known_type = parse_type(type);
     if (!known_type) return unexpected(type, "the name of a type");

@@ -33,8 +33,8 @@ CallKey key_of(const CallLog &log, const LoggedCall &call) {
 }
 
 bool needs_all_ranks(const LoggedShape &shape) {
-    return shape.collective != Collective::broadcast && shape.collective < comm_split &&
-           (shape.count != 0 || shape.collective == Collective::barrier);
+    const CollectiveRow &row = row_of(shape.collective);
+    return row.is_scheduled && row.needs_all_ranks && (shape.count != 0 || !row.has_values);
 }
 
 // The times of one node's ranks in one call.

@@ -147,7 +147,7 @@ std::string of_how_many(const char *what, uint64_t number, uint64_t all) {
 
 std::string collective_text(Collective collective) {
     const auto number = static_cast<size_t>(collective);
-    if (number < call_names.size()) return call_names[number];
+    if (number < collective_table.size()) return name(collective);
     return "collective " + std::to_string(static_cast<int32_t>(collective));
 }
 

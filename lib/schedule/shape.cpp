@@ -13,12 +13,12 @@ namespace qccl {
 // ---- Where chunks lie
 
 bool has_slot(Collective collective, const Team &team, Slot slot) {
+    const CollectiveRow &row = row_of(collective);
     if (slot.is(SlotKind::input)) {
-        if (collective == Collective::all_gather) return slot.index == team.rank;
-        if (collective == Collective::broadcast) return team.rank == team.root;
+        if (row.gathers) return slot.index == team.rank;
+        if (row.has_one_source) return team.rank == team.root;
     }
-    if (slot.is(SlotKind::output) && collective == Collective::reduce_scatter)
-        return slot.index == team.rank;
+    if (slot.is(SlotKind::output) && row.scatters) return slot.index == team.rank;
     return true;
 }
 
@@ -29,7 +29,7 @@ Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t
         stride_ = count;
         total_ = vector_count(collective, count, team.size);
         const uint64_t own = count * team.rank;
-        if (collective == Collective::reduce_scatter)
+        if (row_of(collective).scatters)
             output_base_ = own;
         else
             input_base_ = own;

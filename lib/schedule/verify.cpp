@@ -291,7 +291,7 @@ private:
     // If nothing is summed, the source's contribution is the first and only one.
     SumOrder order_of(uint32_t chunk) const {
         if (is_sum_) return theorem_.order(theorem_.collective, theorem_.ranks, chunk);
-        const bool gathers = theorem_.collective == Collective::all_gather;
+        const bool gathers = row_of(theorem_.collective).gathers;
         return SumOrder::in_turn(theorem_.ranks, gathers ? chunk : theorem_.root);
     }
 

@@ -244,7 +244,7 @@ void TraceJson::call_begin(std::string &text, const LoggedComm &comm, const Logg
     add(text, "count", shape.count);
     add_string(text, "type", name(shape.type));
     if (reduces(shape.collective)) add_string(text, "op", name(shape.op));
-    if (shape.collective == Collective::broadcast) add(text, "root", shape.root);
+    if (row_of(shape.collective).has_root) add(text, "root", shape.root);
     add_string(text, "codec", shape.codec);
     if (shape.inner_codec != "none") add_string(text, "inner_codec", shape.inner_codec);
     add_string(text, "algorithm", shape.algorithm);

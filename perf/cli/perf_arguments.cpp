@@ -409,8 +409,7 @@ Result<double> parse_least_busbw(const std::string &text) {
 
 std::optional<Collective> collective_called(std::string_view name) {
     if (name.ends_with("_perf")) name.remove_suffix(5);
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather, Collective::broadcast}) {
+    for (const Collective collective : value_collectives) {
         std::string spelling = qccl::name(collective);
         if (name == spelling) return collective;
         std::erase(spelling, '_');

@@ -183,8 +183,7 @@ Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64
     std::vector<PerfArguments> sweeps;
     const uint32_t rounds = std::ranges::max(these, {}, &Band::rounds).rounds;
     for (uint32_t round = 0; round < rounds; round++)
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                            Collective::all_gather, Collective::broadcast})
+        for (const Collective collective : value_collectives)
             for (const Band &band : these)
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
@@ -214,7 +213,7 @@ struct MeasuredCall {
 // time instead, because the root waits for no other rank and its median says nothing.
 double measured_ns(const Row &row, const Measurement &measurement) {
     constexpr double microsecond = 1000;
-    const bool runs_ahead = row.operation.collective == Collective::broadcast;
+    const bool runs_ahead = !row_of(row.operation.collective).needs_all_ranks;
     return microsecond * (runs_ahead ? measurement.sustained_us : measurement.time_us.median);
 }
 

@@ -159,7 +159,7 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
                                "the input files hold %s, and --datatype says %s",
                                name(files.type()), name(type));
     const uint64_t bytes = files.count() * type_bytes(files.type());
-    const bool has_result_blocks = arguments.collective == Collective::all_gather;
+    const bool has_result_blocks = row_of(arguments.collective).gathers;
     const uint64_t most = has_result_blocks ? bytes * arguments.ranks : bytes;
     if (!arguments.names_sizes) arguments.min_bytes = arguments.max_bytes = most;
     if (arguments.max_bytes > most)

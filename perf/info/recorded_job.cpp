@@ -71,11 +71,10 @@ void print_rank(const RankSummary &rank) {
 
 std::string shape_text(const LoggedShape &shape) {
     std::string text = name(shape.collective);
-    if (shape.collective == Collective::barrier) return text;
+    if (!row_of(shape.collective).has_values) return text;
     text.append(" ").append(std::to_string(shape.count)).append(" ").append(name(shape.type));
     if (reduces(shape.collective)) text.append(" ").append(name(shape.op));
-    if (shape.collective == Collective::broadcast)
-        text.append(" root ").append(std::to_string(shape.root));
+    if (row_of(shape.collective).has_root) text.append(" root ").append(std::to_string(shape.root));
     return text.append(", ").append(shape.codec).append(", ").append(shape.algorithm);
 }
 
@@ -291,7 +290,7 @@ private:
     static double time_of(const Found &found) {
         const auto [least, most] = std::ranges::minmax(
             found.parts, {}, [](const LoggedCall *part) { return part->duration_ns; });
-        const bool waits_for_one = found.shape->collective == Collective::broadcast;
+        const bool waits_for_one = !row_of(found.shape->collective).needs_all_ranks;
         return static_cast<double>((waits_for_one ? most : least)->duration_ns);
     }
 
@@ -425,7 +424,7 @@ private:
         const RecordedShape &shape = job_.shapes[job_.calls[call].shape];
         const CallTimes &times = times_[job_.calls[call].shape];
         const RecordedComm &comm = job_.comms[shape.comm];
-        const bool has_root = shape.shape.collective == Collective::broadcast;
+        const bool has_root = row_of(shape.shape.collective).has_root;
         const std::vector<RankArrival> arrivals = std::move(waiting_[call]);
         waiting_[call].clear();
         double latest = -std::numeric_limits<double>::infinity(), of_root = latest;

@@ -74,7 +74,7 @@ Operation operation_of(const LoggedShape &shape, uint32_t ranks) {
 }
 
 bool has_error(const LoggedShape &shape) {
-    return shape.collective != Collective::barrier && info(shape.type).is_float &&
+    return row_of(shape.collective).has_values && info(shape.type).is_float &&
            (!reduces(shape.collective) || adds(shape.op));
 }
 
@@ -184,7 +184,7 @@ private:
     // for a call that it does not make faster.
     Done asked_case(const RecordedShape &shape) {
         const Codec none;
-        const bool fits = shape.shape.collective != Collective::barrier &&
+        const bool fits = row_of(shape.shape.collective).has_values &&
                           (!request_.codec || check_codec(*request_.codec, shape.shape.collective,
                                                           shape.shape.type, shape.shape.op));
         const Algorithm algorithm =
@@ -227,7 +227,7 @@ private:
             const RecordedComm &comm = answer_.job.comms[shape.comm];
             const bool reduces_values = reduces(logged.collective);
             const auto algorithm = parse_algorithm(answer_.asked[i].algorithm);
-            if (logged.collective == Collective::barrier || !algorithm) continue;
+            if (!row_of(logged.collective).has_values || !algorithm) continue;
             // Settings and plan files apply codecs only to floating-point sums.
             const bool takes_codec = reduces_values && has_error(logged);
             Rule rule;
@@ -273,10 +273,10 @@ static constexpr int whatif_version = 1;
 static std::string shape_text(const RecordedJob &job, const RecordedShape &shape) {
     const LoggedShape &logged = shape.shape;
     std::string text = name(logged.collective);
-    if (logged.collective != Collective::barrier) {
+    if (row_of(logged.collective).has_values) {
         text.append(" ").append(std::to_string(logged.count)).append(" ").append(name(logged.type));
         if (reduces(logged.collective)) text.append(" ").append(name(logged.op));
-        if (logged.collective == Collective::broadcast)
+        if (row_of(logged.collective).has_root)
             text.append(" root ").append(std::to_string(logged.root));
     }
     const RecordedComm &comm = job.comms[shape.comm];

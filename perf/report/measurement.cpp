@@ -36,24 +36,20 @@ Statistics statistics(std::span<const double> values) {
 // ---- One call
 
 uint64_t Operation::send_count() const {
-    return collective == Collective::reduce_scatter ? count * ranks : count;
+    return row_of(collective).scatters ? count * ranks : count;
 }
 
 uint64_t Operation::recv_count() const {
-    return collective == Collective::all_gather ? count * ranks : count;
+    return row_of(collective).gathers ? count * ranks : count;
 }
 
 uint64_t Operation::bytes() const {
     return std::max(send_count(), recv_count()) * type_bytes(type);
 }
 
-uint64_t Operation::send_in_place_stride() const {
-    return collective == Collective::all_gather ? count : 0;
-}
+uint64_t Operation::send_in_place_stride() const { return row_of(collective).gathers ? count : 0; }
 
-uint64_t Operation::recv_in_place_stride() const {
-    return collective == Collective::reduce_scatter ? count : 0;
-}
+uint64_t Operation::recv_in_place_stride() const { return row_of(collective).scatters ? count : 0; }
 
 double Operation::algbw(double seconds) const {
     return seconds > 0 ? static_cast<double>(bytes()) / 1e9 / seconds : 0;
@@ -66,8 +62,11 @@ double Operation::busbw(double seconds) const {
     switch (collective) {
     case Collective::all_reduce: return algbw(seconds) * 2 * others;
     case Collective::broadcast: return algbw(seconds);
-    default: return algbw(seconds) * others;
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::barrier: break;
     }
+    return algbw(seconds) * others;
 }
 
 Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
@@ -102,7 +101,7 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
 }
 
 std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
-    if (arguments.collective != Collective::broadcast) return {0};
+    if (!row_of(arguments.collective).has_root) return {0};
     if (arguments.root) return {*arguments.root};
     std::vector<uint32_t> roots(ranks);
     for (uint32_t rank = 0; rank < ranks; rank++) roots[rank] = rank;

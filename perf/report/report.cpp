@@ -157,7 +157,7 @@ void Report::print_measurement(const Row &row, const Measurement &measurement) {
 
 void Report::print_row(const Row &row) {
     const Operation &operation = row.operation;
-    const bool has_root = operation.collective == Collective::broadcast;
+    const bool has_root = row_of(operation.collective).has_root;
     std::fprintf(out_, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", operation.bytes(),
                  operation.count, name(operation.type),
                  reduces(operation.collective) ? name(operation.op) : "none",

@@ -151,7 +151,7 @@ static std::string label(const Row &row, const PerfArguments &arguments) {
 
 static Json result_json(const Row &row, const PerfArguments &arguments) {
     const Operation &operation = row.operation;
-    const bool has_root = operation.collective == Collective::broadcast;
+    const bool has_root = row_of(operation.collective).has_root;
     Json result{{"size", operation.bytes()},
                 {"count", operation.count},
                 {"type", name(operation.type)},

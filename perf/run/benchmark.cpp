@@ -150,11 +150,7 @@ uint64_t Point::calls_per_refill(bool in_place) const {
     if (operation_.op == RedOp::prod) return 1;
     if (operation_.op != RedOp::sum || operation_.ranks < 2) return 0;
     static constexpr double input_exponent = 4;
-    const double largest_exponent = operation_.type == DataType::float64      ? 1023
-                                    : operation_.type == DataType::float8e4m3 ? 8
-                                    : operation_.type == DataType::float16    ? 15
-                                    : operation_.type == DataType::float8e5m2 ? 15
-                                                                              : 127;
+    const double largest_exponent = info(operation_.type).format.highest;
     const double calls = (largest_exponent - input_exponent) / std::log2(operation_.ranks);
     return static_cast<uint64_t>(std::max(calls, 1.0));
 }
@@ -386,7 +382,7 @@ struct BufferSizes {
 
 static BufferSizes buffer_sizes(const PerfArguments &arguments, DataType type, uint32_t ranks) {
     const size_t offset = arguments.unaligned_elements * type_bytes(type);
-    const bool gathers = arguments.collective == Collective::all_gather;
+    const bool gathers = row_of(arguments.collective).gathers;
     return {.send = arguments.max_bytes / (gathers ? ranks : 1) + offset,
             .recv = arguments.max_bytes + offset};
 }

@@ -34,7 +34,7 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
         const uint64_t begin = first + rank * operation_.recv_in_place_stride();
         for (uint32_t giver = 0; giver < operation_.ranks; giver++)
             take(giver, begin, 0, count, giver == 0);
-    } else if (operation_.collective == Collective::broadcast) {
+    } else if (row_of(operation_.collective).has_one_source) {
         take(operation_.root, first, 0, count, true);
     } else {
         for (size_t at = 0; at < count;) {
@@ -131,24 +131,20 @@ struct Part {
 double encode_bound(const Codec &codec) {
     // Scales are rounded too, by less than this factor.
     static constexpr double scale_slack = 1.01;
-    switch (codec.id) {
-    case CodecId::none: return 0;
-    case CodecId::fp16: return 0x1p-11;
-    case CodecId::bf16: return 0x1p-8;
-    case CodecId::fp8e4m3: return 0x1p-4;
-    case CodecId::fp8e5m2: return 0x1p-3;
+    const CodecRow &row = codec.row();
+    switch (row.kind) {
+    case CodecKind::plain: return 0;
+    case CodecKind::cast: return unit_roundoff(*row.cast);
     // A whole step, because stochastic rounding may take either neighbour, and the negative of the
     // largest value has no code.
-    case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
-    case CodecId::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
+    case CodecKind::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
+    case CodecKind::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
     // One step next to the largest element; OCP's scale may clip the largest element by as much.
-    case CodecId::mxfp8e4m3:
-    case CodecId::mxfp6e2m3: return 0x1p-3;
-    case CodecId::mxfp4:
-    case CodecId::nvfp4: return 0x1p-1;
-    case CodecId::onebit:
-    case CodecId::terngrad:
-    case CodecId::topk: return 1; // a value may become anything up to the largest value, or zero
+    case CodecKind::mx:
+    case CodecKind::nvfp4: return std::ldexp(1.0, -row.element.fraction_bits);
+    case CodecKind::onebit:
+    case CodecKind::terngrad:
+    case CodecKind::topk: return 1; // a value may become anything up to the largest value, or zero
     }
     return 0;
 }
@@ -203,16 +199,15 @@ static double codec_bound(const Operation &operation, const Codec &codec, const 
 // Casts saturate: a value beyond the range loses the excess, in the worst case at every rank.
 static double saturation_bound(const Operation &operation, const Codec &codec,
                                const Findings &all) {
-    if (!codec.is_cast() || codec.id == CodecId::bf16) return 0; // bf16 has the range of fp32
-    const double largest_number = codec.id == CodecId::fp16      ? 65504
-                                  : codec.id == CodecId::fp8e5m2 ? 57344
-                                                                 : 448;
+    if (!codec.is_cast()) return 0;
+    const FloatFormat &format = info(*codec.row().cast).format;
+    if (format.highest == info(DataType::float32).format.highest) return 0; // the range of fp32
     const double ranks = operation.ranks;
     const double peak = !reduces(operation.collective) ? all.largest_input
                         : adds(operation.op)           ? all.largest_input * ranks
                         : operation.op == RedOp::prod  ? std::pow(all.largest_input, ranks)
                                                        : all.largest_input;
-    return ranks * std::max(0.0, peak - largest_number);
+    return ranks * std::max(0.0, peak - format.largest);
 }
 
 static void look_at_integers(const Operation &operation, ExactResult &exact, uint32_t rank,
@@ -311,7 +306,7 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operati
                                  const Codec &codec, const Source &source,
                                  const std::byte *result) {
     const uint64_t count = operation.recv_count();
-    const bool is_same_everywhere = operation.collective != Collective::reduce_scatter;
+    const bool is_same_everywhere = !row_of(operation.collective).scatters;
     std::optional<bool> agree;
     if (is_same_everywhere) {
         QCCL_TRY(const auto hashes,

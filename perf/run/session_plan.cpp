@@ -14,8 +14,7 @@ static Result<std::string> explanation(qcclComm_t comm, const Operation &operati
                        " type=" + name(operation.type) + " op=" + name(operation.op) +
                        " codec=" + spec(codec) + " format=json";
     if (!algorithm.empty()) what += " algorithm=" + algorithm;
-    if (operation.collective == Collective::broadcast)
-        what += " root=" + std::to_string(operation.root);
+    if (row_of(operation.collective).has_root) what += " root=" + std::to_string(operation.root);
     size_t bytes = 0;
     QCCL_TRY(explained(qcclExplain(comm, what.c_str(), nullptr, &bytes), "qcclExplain", comm));
     std::vector<char> buffer(bytes);

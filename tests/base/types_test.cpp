@@ -3,6 +3,7 @@
 
 #include "base/types.hpp"
 
+#include <string_view>
 #include <type_traits>
 
 using namespace qccl;
@@ -12,6 +13,10 @@ static void names_lead_back() {
         CHECK(parse_type(row.name) == row.type);
         CHECK(to_type(static_cast<int32_t>(row.type)) == row.type);
         CHECK_EQ(info(row.type).name, row.name);
+        for (const std::string_view alias : row.aliases)
+            CHECK(alias.empty() || parse_type(alias) == row.type);
+        CHECK_EQ(row.is_float, row.format != FloatFormat());
+        CHECK(accumulator_of(row.accumulator) == row.accumulator);
     }
     CHECK(parse_type("fp32") == DataType::float32);
     CHECK(!parse_type("float128"));
@@ -30,6 +35,23 @@ static void collectives_have_names() {
     CHECK(parse_collective("allreduce") == Collective::all_reduce);
     CHECK(parse_collective("broadcast") == Collective::broadcast);
     CHECK(!parse_collective("all_to_none"));
+    CHECK(!parse_collective(""));
+    CHECK(!parse_collective("comm_split")); // a call without algorithms
+    for (const CollectiveRow &row : collective_table) {
+        CHECK_EQ(name(row.collective), row.name);
+        if (row.is_scheduled) CHECK(parse_collective(row.name) == row.collective);
+    }
+}
+
+static void rows_of_collectives_are_consistent() {
+    for (const CollectiveRow &row : collective_table) {
+        CHECK(row.is_scheduled || !row.has_values);
+        CHECK(row.has_values || (!row.reduces && !row.scatters && !row.gathers && !row.has_root));
+        CHECK(!row.has_one_source || row.has_root);
+        CHECK(!row.needs_all_ranks || !row.has_one_source);
+    }
+    CHECK_EQ(value_collectives.size(), 4U);
+    CHECK_EQ(std::string_view(collective_names.back()), "barrier");
 }
 
 static void a_part_per_rank_makes_the_vector() {
@@ -49,6 +71,7 @@ int main() {
         QTEST(names_lead_back),
         QTEST(numbers_out_of_range_are_refused),
         QTEST(collectives_have_names),
+        QTEST(rows_of_collectives_are_consistent),
         QTEST(a_part_per_rank_makes_the_vector),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

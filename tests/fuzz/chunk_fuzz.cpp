@@ -63,35 +63,20 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {
-        "none",      "fp16",      "bf16",  "fp8e4m3", "fp8e5m2", "int12",    "int10",
-        "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
-        "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
-    Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
-    if (codec.is_plain()) return codec;
-    codec.rounding = static_cast<Rounding>(dice.roll(2));
-    if (codec.id == CodecId::topk) {
-        codec.rounding = Rounding::nearest;
+    Codec codec = *parse_codec(codec_words[dice.roll(codec_words.size())]);
+    const CodecRow &row = codec.row();
+    if (row.takes(SpecKey::round)) codec.rounding = static_cast<Rounding>(dice.roll(2));
+    if (row.takes(SpecKey::scale)) codec.scaling = static_cast<Scaling>(dice.roll(2));
+    if (row.takes(SpecKey::bits)) codec.bits = static_cast<uint8_t>(1 + dice.roll(most_code_bits));
+    if (row.takes(SpecKey::ratio))
         codec.share = 1 + dice.roll(dice.roll(2) == 0 ? whole_share / 10 : whole_share);
-        return codec;
+    if (row.takes(SpecKey::bucket) || row.takes(SpecKey::block)) {
+        const uint32_t most = dice.roll(2) == 0 ? 40 : 700;
+        codec.bucket = row.bucket_step * (1 + dice.roll(most / row.bucket_step));
     }
-    if (codec.is_mx()) {
-        codec.scaling = static_cast<Scaling>(dice.roll(2));
-        return codec;
-    }
-    if (codec.id == CodecId::nvfp4) {
-        codec.scaling = static_cast<Scaling>(dice.roll(2));
-        codec.bucket = dice.roll(8) * nvfp4_bucket_step;
-        return codec;
-    }
-    codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
-    if (codec.id == CodecId::onebit) codec.rounding = Rounding::nearest;
-    if (codec.id == CodecId::terngrad) codec.rounding = Rounding::stochastic;
-    if (codec.id != CodecId::minmax) return codec;
-    codec.bits = static_cast<uint8_t>(1 + dice.roll(8));
-    if (dice.roll(4) == 0)
+    if (row.takes_whole_chunk && dice.roll(4) == 0)
         codec.bucket = Codec::whole_chunk;
-    else
+    else if (row.takes(SpecKey::skip_incomplete))
         codec.skips_incomplete = dice.roll(3) == 0;
     return codec;
 }
@@ -138,7 +123,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t mo
                           : layout.bytes - dice.roll(static_cast<uint32_t>(layout.bytes) + 1);
     if (dice.roll(4) != 0)
         std::memset(data + header_bytes + zeros_from, 0, wanted - header_bytes - zeros_from);
-    if (codec.id == CodecId::topk && dice.roll(4) != 0)
+    if (codec.row().is_sparse && dice.roll(4) != 0)
         write_indices(dice, layout, chunk.count, data + header_bytes);
     return wanted;
 }

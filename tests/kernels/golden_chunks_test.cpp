@@ -112,6 +112,17 @@ void check_against(const char *file, const std::vector<std::string> &lines) {
 
 } // namespace
 
+static void every_codec_has_goldens() {
+    const std::vector<std::string> specs = golden::specs();
+    for (const std::string_view word : codec_words) {
+        const auto is_of_it = [&](const std::string &text) {
+            return std::string_view(text).substr(0, text.find(':')) == word;
+        };
+        if (std::ranges::none_of(specs, is_of_it))
+            throw qtest::Failure{std::string(word) + " has no golden chunks"};
+    }
+}
+
 static void hashes_are_golden() {
     CHECK(!tested_kernels().empty());
     for (const TestedKernels &tier : tested_kernels())
@@ -130,6 +141,7 @@ int main(int argc, char **argv) {
             puts(line.c_str());
         return 0;
     }
-    const CMUnitTest tests[] = {QTEST(hashes_are_golden), QTEST(bytes_are_golden)};
+    const CMUnitTest tests[] = {QTEST(every_codec_has_goldens), QTEST(hashes_are_golden),
+                                QTEST(bytes_are_golden)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

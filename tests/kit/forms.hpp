@@ -15,9 +15,7 @@ namespace qccl {
 enum class ScheduleForm : uint8_t { author, placed, joined };
 inline constexpr std::array<ScheduleForm, 3> forms{ScheduleForm::author, ScheduleForm::placed,
                                                    ScheduleForm::joined};
-inline constexpr std::array<Collective, 4> moving_collectives{
-    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-    Collective::broadcast};
+inline constexpr auto moving_collectives = value_collectives;
 
 inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
     std::vector<Collective> found;

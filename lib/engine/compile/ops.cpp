@@ -46,7 +46,7 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         const size_t cast_bytes = type_bytes(codec.plain_type(context.type));
         return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
     }
-    if (codec.id == CodecId::topk) return move(0, 0, tile.layout->bytes); // the tile is the chunk
+    if (codec.row().is_sparse) return move(0, 0, tile.layout->bytes); // the tile is the chunk
     for (const PayloadSection &section : PayloadSections(codec, context.layout->coded))
         move(tile.layout->*section.start,
              context.layout->*section.start + section.bytes(tile.begin),

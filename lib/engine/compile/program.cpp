@@ -25,7 +25,7 @@ CallDescriptor describe(const Work &work) {
     descriptor.collective = work.collective;
     descriptor.type = work.type;
     if (reduces(work.collective)) descriptor.op = work.op;
-    if (work.collective == Collective::broadcast) descriptor.root = work.team.root;
+    if (row_of(work.collective).has_root) descriptor.root = work.team.root;
     const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
     std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
     const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
@@ -237,11 +237,10 @@ uint64_t message_bytes(const Program &program, const Step &send) {
 void measure_buffers(Program &program) {
     const Work &work = program.work;
     const uint64_t block = work.count * type_bytes(work.type);
-    const bool scatters = work.collective == Collective::reduce_scatter;
-    const bool gathers = work.collective == Collective::all_gather;
+    const CollectiveRow &row = row_of(work.collective);
     program.raw_bytes = block * parts_of(work.collective, work.team.size);
-    program.send_bytes = gathers ? block : program.raw_bytes;
-    program.recv_bytes = scatters ? block : program.raw_bytes;
+    program.send_bytes = row.gathers ? block : program.raw_bytes;
+    program.recv_bytes = row.scatters ? block : program.raw_bytes;
 }
 
 void count_wire_bytes(Program &program) {

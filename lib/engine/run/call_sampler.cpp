@@ -54,12 +54,11 @@ std::vector<uint64_t> sample_places(uint64_t count, const SampleSize &size, uint
 }
 
 SampledArea contribution_of(const Work &work, const void *send) {
-    const bool is_silent =
-        work.collective == Collective::broadcast && work.team.rank != work.team.root;
-    if (is_silent || work.collective == Collective::barrier) return {};
+    const CollectiveRow &row = row_of(work.collective);
+    const bool is_silent = row.has_one_source && work.team.rank != work.team.root;
+    if (is_silent || !row.has_values) return {};
     const auto *values = static_cast<const std::byte *>(send);
-    if (work.collective == Collective::reduce_scatter)
-        values += work.team.rank * work.count * type_bytes(work.type);
+    if (row.scatters) values += work.team.rank * work.count * type_bytes(work.type);
     return {values, work.count};
 }
 

@@ -28,7 +28,7 @@ std::vector<EagerChunk> place_chunks(const Program &program, uint64_t &end) {
         const uint64_t bytes = work.codec.is_lossless()
                                    ? range.count * type_bytes(work.type)
                                    : encoded_bytes(work.codec, work.type, range.count);
-        const uint64_t offset = work.collective == Collective::all_gather ? 0 : end;
+        const uint64_t offset = row_of(work.collective).gathers ? 0 : end;
         chunks[c] = {.count = range.count,
                      .index = range.index,
                      .offset = offset,

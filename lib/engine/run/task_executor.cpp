@@ -35,7 +35,8 @@ TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Pro
       inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {}
 
 void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
-    const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
+    const CollectiveRow &row = row_of(program_.work.collective);
+    const bool overwrites = is_in_place_ && row.reduces && !row.scatters;
     if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes)
         zero_copy_buffers_ = loans;
 }
