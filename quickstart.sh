@@ -131,9 +131,10 @@ print(f"{passed} passed, {sum(results.values())} failed, {skipped} skipped")
 PYTHON
 }
 
+# Half of the time tests wait for what they have arranged, and leave the cores to others.
 run_tests() {
     status=0
-    meson test -C build --no-rebuild --print-errorlogs || status=$?
+    meson test -C build --no-rebuild --print-errorlogs --num-processes $(($(nproc) * 2)) || status=$?
     count_results
     return $status
 }
