@@ -325,7 +325,7 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     Segment(memory->base(), shape).format();
     auto *const mine = new ClaimedSegment{std::move(*memory), options.size, std::move(*records)};
     std::vector<ClaimedSegment *> all(options.size);
-    QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
+    QCCL_TRY(all_gather(&mine, all.data(), sizeof(void *)));
 
     std::vector<LocalSegment> local;
     std::vector<std::shared_ptr<const void>> others; // remote ranks' segments, held but not read
