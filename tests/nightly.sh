@@ -2,7 +2,7 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz; none: all
+#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz tidy; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
@@ -98,20 +98,25 @@ fuzz() {
             --test-args="-runs=$runs -verbosity=0"
 }
 
+# Every file; a commit's test has those of a few rooms.
+tidy() {
+    set_up full $full_options && /usr/bin/python3 tests/tree/tidy_test.py . build-night-full
+}
+
 case ${1-} in
 -h | --help)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz
+[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz tidy
 for name in "$@"; do
     case $name in
-    full | kills | faults | sequences | fuzz) part "$name" ;;
+    full | kills | faults | sequences | fuzz | tidy) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz" >&2
+        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz tidy" >&2
         exit 2
         ;;
     esac

@@ -146,7 +146,7 @@ template <class T> Done outcome(const Result<T> &result) {
     declaration = std::move(*QCCL_JOIN(result_, __LINE__))
 #define QCCL_TRY_1(call)                                                                           \
     do {                                                                                           \
-        if (auto result_ = (call); !result_) return result_.error();                               \
+        if (auto &&result_ = (call); !result_) return result_.error();                             \
     } while (false)
 #define QCCL_TRY_PICK(a, b, picked, ...) picked
 #define QCCL_TRY(...) QCCL_TRY_PICK(__VA_ARGS__, QCCL_TRY_2, QCCL_TRY_1, )(__VA_ARGS__)

@@ -123,7 +123,8 @@ std::optional<uint64_t> parse_rate(std::string_view text) {
     const size_t prefix = unit.empty() ? prefixes.npos : prefixes.find(unit[0]);
     const bool has_prefix = prefix != prefixes.npos;
     if (has_prefix) unit.remove_prefix(1);
-    const double thousands = has_prefix ? std::pow(1e3, static_cast<double>(prefix / 2 + 1)) : 1;
+    const size_t power = prefix / 2 + 1; // a letter has two cases
+    const double thousands = has_prefix ? std::pow(1e3, static_cast<double>(power)) : 1;
     for (const Unit &each : units) {
         const bool is_short = has_prefix && unit.empty() && &each == units; // "100G": bits
         if (unit != each.name && !is_short) continue;

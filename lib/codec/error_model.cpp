@@ -216,7 +216,8 @@ double mx_nmse(const Codec &codec) {
     const SmallFloats element(codec.row().element);
     double sum = 0;
     for (int i = 0; i < nodes * phases; i++) {
-        const double most = quantile(root_complement((i / phases + 0.5) / nodes, n) / 2);
+        const int node = i / phases;
+        const double most = quantile(root_complement((node + 0.5) / nodes, n) / 2);
         const double phase = std::exp2(static_cast<double>(i % phases) / phases);
         const double exponent = codec.scaling == Scaling::ceil
                                     ? std::ceil(std::log2(most * phase / element.largest))

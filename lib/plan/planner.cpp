@@ -246,7 +246,7 @@ Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Alg
     }
     QCCL_TRY(const Plan plan, choose_algorithm(problem, inputs, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    const auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
+    auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
     if (lossless && !inputs.speeds.is_remote_rate_known()) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;

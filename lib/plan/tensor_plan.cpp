@@ -44,7 +44,7 @@ struct TensorPlanner::Cuts {
 };
 
 TensorPlanner::TensorPlanner(const Problem &like, PlannerInputs inputs, Algorithm forced)
-    : like_(like), inputs_(std::move(inputs)), forced_(std::move(forced)) {}
+    : like_(like), inputs_(std::move(inputs)), forced_(forced) {}
 
 Result<TensorPlanner::Cuts> TensorPlanner::cuts_of(const Problem &problem,
                                                    const Algorithm &forced) {

@@ -164,7 +164,8 @@ double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_byte
     const double of_few = static_cast<double>(few * type_bytes(type)) +
                           static_cast<double>(few * type_bytes(accumulator_of(type))) +
                           static_cast<double>(payload_layout(codec, type, few).bytes);
-    return of_few / few * static_cast<double>(source_bytes / type_bytes(type));
+    const size_t values = source_bytes / type_bytes(type);
+    return of_few / few * static_cast<double>(values);
 }
 
 // ---- A GPU
@@ -350,7 +351,8 @@ double gpu_codec_host_bytes(const Codec &codec, DataType type, uint64_t bytes, b
                           static_cast<double>(few * type_bytes(accumulator_of(type))) +
                           2 * static_cast<double>(payload_layout(codec, type, few).bytes) +
                           static_cast<double>(KernelLauncher::scratch_bytes(codec, type, few));
-    return of_few / few * static_cast<double>(bytes / type_bytes(type));
+    const size_t values = bytes / type_bytes(type);
+    return of_few / few * static_cast<double>(values);
 }
 
 } // namespace qccl

@@ -45,7 +45,7 @@ Done XmlReader::read() {
     if (!parsed)
         return Error::make(Code::invalid_argument, "%.100s, line %zu: this is no XML: %s",
                            source_.c_str(), line_of(parsed.offset), parsed.description());
-    if (is_too_deep(document_))
+    if (is_too_deep(document_.root()))
         return Error::make(Code::invalid_argument, "%.100s: elements nest deeper than %zu levels",
                            source_.c_str(), most_depth);
     return {};

@@ -205,7 +205,7 @@ StreamPtr Runtime::stream(qcclEmulatedStream_t handle) {
 }
 
 StreamPtr Runtime::create_stream(bool is_blocking) {
-    const auto stream = std::make_shared<EmulatedStream>();
+    auto stream = std::make_shared<EmulatedStream>();
     stream->device = self().device;
     stream->is_blocking = is_blocking;
     all_.insert(stream);
@@ -287,7 +287,8 @@ Outcome Runtime::wait_for_everything(Lock &lock, int device) {
 }
 
 Outcome Runtime::waited(int device, Outcome outcome) {
-    return outcome.is_ok() ? pieces.check_guards(device) : outcome;
+    if (!outcome.is_ok()) return outcome;
+    return pieces.check_guards(device);
 }
 
 bool Runtime::reaches(int device, const void *at, size_t bytes) const {

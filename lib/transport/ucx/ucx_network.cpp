@@ -45,7 +45,7 @@ bool shares_memory(std::string_view name) {
 
 // Returns the user's list in UCX's form, without the transports that share memory.
 std::string allowed_transports(std::string_view wished) {
-    const std::string without = std::string("^") + sharing[0];
+    std::string without = std::string("^") + sharing[0];
     if (wished.empty() || wished == "all") return without;
     if (wished.front() == '^') return without + "," + std::string(wished.substr(1));
     std::string kept;
