@@ -102,6 +102,19 @@ constexpr Algorithm by_all_rings(table[1], {1});
 constexpr Algorithm candidates[] = {
     Algorithm(table[0]),      Algorithm(table[1]), Algorithm(table[2]), Algorithm(table[3]),
     Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5]), Algorithm(table[6])};
+static_assert(std::ranges::all_of(table,
+                                  [](const AlgorithmRow &row) {
+                                      return std::ranges::any_of(
+                                          candidates, [&](const Algorithm &candidate) {
+                                              return &candidate.row() == &row;
+                                          });
+                                  }),
+              "the planner chooses from the candidates alone");
+static_assert(std::ranges::all_of(table,
+                                  [](const AlgorithmRow &row) {
+                                      return row.keys.size() <= Choices().size();
+                                  }),
+              "Choices has room for fewer keys");
 
 } // namespace
 

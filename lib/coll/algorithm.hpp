@@ -69,7 +69,7 @@ public:
     bool operator==(const Algorithm &) const = default;
 
     std::string_view name() const { return row_->name; }
-    const AlgorithmRow &row() const { return *row_; }
+    constexpr const AlgorithmRow &row() const { return *row_; }
     const Choices &choices() const { return choices_; }
     bool has(Collective collective) const {
         return row_->emitters[static_cast<size_t>(collective)] != nullptr;

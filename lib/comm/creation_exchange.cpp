@@ -71,12 +71,20 @@ Done StatusAllGather::agree(const Done &mine, const void *data, void *all, uint6
         is_over_ = true;
         return mine ? done : mine;
     }
+    if (!mine) {
+        is_over_ = true;
+        // The reason for which another rank has left says more than that it has.
+        const Error &own = mine.error();
+        const auto lost = static_cast<size_t>(own.rank);
+        const bool has_reason =
+            own.code == Code::peer_lost && lost < notes.size() && notes[lost].code != 0;
+        return has_reason ? error_of(notes[lost], static_cast<uint32_t>(own.rank)) : mine;
+    }
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
         if (notes[rank].code != 0) {
             is_over_ = true;
-            return rank == bootstrap_.rank() ? mine : error_of(notes[rank], rank);
+            return error_of(notes[rank], rank);
         }
-        if (!mine) continue; // the others' bytes belong to a step that this rank does not know
         if (notes[rank].bytes == bytes) continue;
         is_over_ = true;
         return Error::make(Code::mismatch,

@@ -40,9 +40,9 @@ public:
         QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
         return all.front();
     }
-    // Tells all ranks how this rank has fared since the last exchange, and returns the failure of
-    // the lowest rank that has failed. After an error of all_gather every rank knows already, and
-    // this only returns `mine`.
+    // Tells all ranks how this rank has fared since the last exchange. Returns `mine` if it is an
+    // error, or that of the rank that it says is lost; else the error of the lowest rank that has
+    // failed. After an error of all_gather every rank knows already, and this only returns `mine`.
     Done conclude(const Done &mine);
 
 private:

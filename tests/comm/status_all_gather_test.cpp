@@ -53,14 +53,26 @@ static void values_of_any_size_arrive() {
     }
 }
 
-static void of_two_failures_all_ranks_return_the_lowest_rank_s() {
+static void a_rank_that_has_failed_keeps_its_own_error() {
     const auto dones = run(3, [](uint32_t rank, StatusAllGather &exchange) -> Done {
         if (rank == 0) return exchange.conclude({});
-        return exchange.conclude(Error::make(Code::system_error, "reason %u", rank));
+        return exchange.conclude(Error::make(Code::mismatch, "reason %u", rank));
     });
     CHECK_EQ(std::string(dones[0].error().text), "rank 1: reason 1");
     CHECK_EQ(std::string(dones[1].error().text), "reason 1");
-    CHECK_EQ(std::string(dones[2].error().text), "rank 1: reason 1");
+    CHECK_EQ(std::string(dones[2].error().text), "reason 2");
+    CHECK(dones[2].error().code == Code::mismatch);
+}
+
+// A rank that has lost another one returns the reason for which that one has left.
+static void a_lost_rank_s_reason_is_returned() {
+    const auto dones = run(2, [](uint32_t rank, StatusAllGather &exchange) -> Done {
+        if (rank == 0) return exchange.conclude(Error::make(Code::system_error, "no more files"));
+        return exchange.conclude(Error::make(Code::peer_lost, "rank 0 has left").at_rank(0));
+    });
+    CHECK_EQ(std::string(dones[0].error().text), "no more files");
+    CHECK_EQ(std::string(dones[1].error().text), "rank 0: no more files");
+    CHECK_EQ(dones[1].error().rank, 0);
 }
 
 static void a_failure_is_heard_in_the_middle_of_the_others_work() {
@@ -116,7 +128,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(values_come_in_rank_order),
         QTEST(values_of_any_size_arrive),
-        QTEST(of_two_failures_all_ranks_return_the_lowest_rank_s),
+        QTEST(a_rank_that_has_failed_keeps_its_own_error),
+        QTEST(a_lost_rank_s_reason_is_returned),
         QTEST(a_failure_is_heard_in_the_middle_of_the_others_work),
         QTEST(a_rank_is_not_named_twice),
         QTEST(different_work_is_noticed),
