@@ -231,10 +231,11 @@ template <auto is_one> constexpr auto collectives_with() {
         if (is_one(row)) found.at(next++) = row.collective;
     return found;
 }
-inline constexpr auto scheduled_collectives =
-    collectives_with<[](const CollectiveRow &row) { return row.is_scheduled; }>();
-inline constexpr auto value_collectives =
-    collectives_with<[](const CollectiveRow &row) { return row.is_scheduled && row.has_values; }>();
+// nvcc takes no closures as template arguments.
+constexpr bool has_schedule(const CollectiveRow &row) { return row.is_scheduled; }
+constexpr bool moves_values(const CollectiveRow &row) { return row.is_scheduled && row.has_values; }
+inline constexpr auto scheduled_collectives = collectives_with<has_schedule>();
+inline constexpr auto value_collectives = collectives_with<moves_values>();
 inline constexpr auto collective_names = [] {
     std::array<const char *, scheduled_collectives.size()> names{};
     for (size_t i = 0; i < names.size(); i++)
