@@ -162,8 +162,7 @@ void ChoiceReport::tell(const CommParts &parts, const ProgramKey &key, const Pro
             .append(", type ")
             .append(name(key.type));
     if (reduces(key.collective)) call.append(", op ").append(name(key.op));
-    if (key.collective == Collective::broadcast)
-        call.append(", root ").append(std::to_string(key.root));
+    if (row_of(key.collective).has_root) call.append(", root ").append(std::to_string(key.root));
     if (key.collective != Collective::barrier)
         call.append(", ").append(print_bytes(program.raw_bytes)).append(", codec ") +=
             spec(key.codec);

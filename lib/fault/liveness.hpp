@@ -75,7 +75,7 @@ private:
 // One rank's part: it connects to at most one rank and accepts at most one rank.
 class KeepaliveConnector {
 public:
-    // `port` outlives the object.
+    // `listener` outlives the object.
     KeepaliveConnector(const KeepaliveListener &listener, uint32_t own_rank)
         : listener_(listener), own_rank_(own_rank) {}
 
