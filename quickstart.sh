@@ -131,10 +131,9 @@ print(f"{passed} passed, {sum(results.values())} failed, {skipped} skipped")
 PYTHON
 }
 
-# Half of the time tests wait for what they have arranged, and leave the cores to others.
 run_tests() {
     status=0
-    meson test -C build --no-rebuild --print-errorlogs --num-processes $(($(nproc) * 2)) || status=$?
+    meson test -C build --no-rebuild --print-errorlogs || status=$?
     count_results
     return $status
 }
