@@ -221,17 +221,20 @@ def decode_onebit(header, payload, layout):
 def decode_terngrad(header, payload, layout):
     raw = np.frombuffer(payload, "<u4", layout.scale_count, layout.scales)
     need(((raw == 0x7FC00000) | (raw < 0x7F800000)).all(), "scale")
-    scale, size, rows, at = raw.view("<f4"), header.bucket, [], layout.digits
-    for start in range(0, layout.coded, size):
-        count = min(size, layout.coded - start)
-        packed = np.frombuffer(payload, "u1", ternary_bytes(count), at).astype(np.int64)
-        need((packed < 243).all(), "digits")
-        digits = np.concatenate([packed // 3**row % 3 for row in range(5)])
-        need(not digits[count:].any(), "digits of no value")
-        rows.append(digits[:count])
-        at += len(packed)
-    digits = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-    return np.array([0, 1, -1], np.float32)[digits] * np.repeat(scale, size)[:layout.coded]
+    size, whole = header.bucket, layout.coded // header.bucket
+    digits = [ternary_digits(payload, layout.digits, whole, size),
+              ternary_digits(payload, layout.digits + whole * ternary_bytes(size), 1, layout.coded % size)]
+    return np.array([0, 1, -1], np.float32)[np.concatenate(digits)] * np.repeat(raw.view("<f4"), size)[:layout.coded]
+
+
+def ternary_digits(payload, at, rows, length):
+    """Of rows of equal lengths, one after the other."""
+    size = ternary_bytes(length)
+    packed = np.array(memoryview(payload)[at:at + rows * size], "u1").reshape(rows, size)
+    need((packed < 243).all(), "digits")
+    digits = np.concatenate([packed // np.uint8(3**row) % np.uint8(3) for row in range(5)], axis=1)
+    need(not digits[:, length:].any(), "digits of no value")
+    return digits[:, :length].reshape(-1)
 
 
 def decode_topk(header, payload, layout):

@@ -166,33 +166,40 @@ def sum_rows(x):
     sums = np.zeros((rows, 32), np.float32)
     for step in range(0, padded.shape[1], 32):
         sums = sums + padded[:, step:step + 32]
-    for distance in (16, 8, 4, 2, 1):
-        sums = sums + sums[:, np.arange(32) ^ distance]
+    for distance in (16, 8, 4, 2, 1):  # each lane and the one that far away; lane 0 needs no others
+        sums = sums[:, :distance] + sums[:, distance:]
     return sums[:, 0]
 
 
 def encode_terngrad(header, values, u, clip):
     size, count = header.bucket, len(values)
-    digits, scales = [], []
-    for start in range(0, count, size):
-        x = values[start:start + size].astype(np.float32)
-        a = np.abs(x).max()
-        h = np.ldexp(np.float32(1), 1 - max(int(np.frexp(a)[1]) - 1, -126)) if np.isfinite(a) else np.float32(1)
-        p = sum_rows(((x * h) * (x * h))[None, :])[0]
-        most = np.float32(clip) * np.sqrt(p / np.float32(len(x)))
-        s = (min(a * h, most) / h).astype(np.float32) if np.isfinite(a) else np.float32(np.nan)
-        q = np.zeros(len(x), np.int64)
-        if s > 0:
-            v = (np.abs(x) * h) * (np.float32(1) / (s * h))
-            q = quantize(v, u[start:start + size], 0, 1) * np.where(x < 0, 2, 1)
-        m = ternary_bytes(len(x))
-        padded = np.zeros(5 * m, np.int64)
-        padded[:len(x)] = q
-        digits.append((padded.reshape(5, m) * np.array([[1], [3], [9], [27], [81]])).sum(axis=0))
-        scales.append(s)
-    scales = np.array(scales, "<f4")
-    scales[np.isnan(scales)] = np.nan
-    return np.concatenate(digits).astype(np.uint8).tobytes() if digits else b"", scales.tobytes()
+    if count == 0:
+        return b"", b""
+    x = blocks_of(values.astype(np.float32), size, np.float32(0))
+    lengths = np.minimum(count - size * np.arange(len(x)), size)
+    a = np.abs(x).max(axis=1)
+    finite = np.isfinite(a)
+    exponents = np.frexp(np.where(finite, a, np.float32(0)))[1].astype(np.int64)
+    h = np.where(finite, np.ldexp(np.float32(1), 1 - np.maximum(exponents - 1, -126)), np.float32(1))
+    with np.errstate(all="ignore"):
+        scaled = np.where(finite[:, None], x, np.float32(0)) * h[:, None]
+        most = np.float32(clip) * np.sqrt(sum_rows(scaled * scaled) / lengths.astype(np.float32))
+        s = np.where(finite, np.where(most < a * h, most, a * h) / h, np.float32(np.nan)).astype(np.float32)
+        v = np.abs(scaled) * np.where(s > 0, np.float32(1) / (s * h), np.float32(0))[:, None]
+    noise = blocks_of(u[:count], size, u.dtype.type(0))
+    q = np.where((s > 0)[:, None], quantize(v, noise, 0, 1) * np.where(x < 0, 2, 1), 0).astype(np.int64)
+    # Five digits to a byte: the rows of equal lengths at once, and the last row alone.
+    whole = len(x) if lengths[-1] == size else len(x) - 1
+    packed = packed_digits(q[:whole], size) + packed_digits(q[whole:], lengths[-1])
+    return packed, np.where(np.isnan(s), np.float32(np.nan), s).astype("<f4").tobytes()
+
+
+def packed_digits(q, length):
+    bytes_of_row = ternary_bytes(length)
+    padded = np.zeros((len(q), 5 * bytes_of_row), np.int64)
+    padded[:, :length] = q[:, :length]
+    weights = np.array([1, 3, 9, 27, 81])[None, :, None]
+    return (padded.reshape(len(q), 5, bytes_of_row) * weights).sum(axis=1).astype(np.uint8).tobytes()
 
 
 def encode_topk(header, values, layout):
