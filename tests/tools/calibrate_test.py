@@ -86,7 +86,7 @@ class Calibrate(unittest.TestCase):
                 environment(**HERE_ALONE, **{"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": port,
                                              "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)], patience)
         self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
-        for status, _, said in job(PERF, "calibrate", "--largest", "1M", patience=300):
+        for status, _, said in job(PERF, "calibrate", "--largest", "4M", patience=300):
             self.assertEqual((status, said), (0, ""))
         (self.file,) = (self.folder / "qccl").iterdir()
         self.assertEqual(set(self.jobs()), {(2, 2)})
