@@ -121,22 +121,6 @@ const CodecFamily minmax_family{.encode = encode_minmax, .decode = decode_minmax
 
 namespace {
 
-// Calls f with a value of the element's format.
-template <class Call> void with_element(const Codec &codec, Call &&call) {
-    const FloatFormat &element = codec.row().element;
-    if (element == e4m3_element) return call(E4m3{});
-    if (element == e2m3_element) return call(E2m3{});
-    call(E2m1{});
-}
-static_assert(std::ranges::all_of(codec_table,
-                                  [](const CodecRow &row) {
-                                      return row.kind != CodecKind::mx ||
-                                             row.element == e4m3_element ||
-                                             row.element == e2m3_element ||
-                                             row.element == e2m1_element;
-                                  }),
-              "with_element has each element's format");
-
 template <class F>
 void encode_mx_as(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                   std::byte *payload) {

@@ -6,9 +6,11 @@
 // scales lie in memory. WIRE.md describes the arithmetic in words.
 #pragma once
 
+#include "codec/codec.hpp"
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/codec/number.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -25,6 +27,22 @@ struct E2m1 {
     static constexpr int exponent_bits = 2, fraction_bits = 1;
     static constexpr uint32_t sign = 0x8, infinity = 0x8, nan = 0x8, largest = 0x7;
 };
+
+// Calls `call` with a value of the format of an MX codec's elements.
+template <class Call> void with_element(const Codec &codec, Call &&call) {
+    const FloatFormat &element = codec.row().element;
+    if (element == e4m3_element) return call(E4m3{});
+    if (element == e2m3_element) return call(E2m3{});
+    call(E2m1{});
+}
+static_assert(std::ranges::all_of(codec_table,
+                                  [](const CodecRow &row) {
+                                      return row.kind != CodecKind::mx ||
+                                             row.element == e4m3_element ||
+                                             row.element == e2m3_element ||
+                                             row.element == e2m1_element;
+                                  }),
+              "with_element has each element's format");
 
 template <class F> inline constexpr int element_bias = (1 << (F::exponent_bits - 1)) - 1;
 

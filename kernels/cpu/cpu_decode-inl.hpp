@@ -448,8 +448,7 @@ HWY_INLINE void put_integers(const ChunkRange &range, const Groups &groups,
 template <Put put>
 HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                            size_t first, size_t count, float *dst) {
-    const CodecRow &row = range.codec->row();
-    switch (row.kind) {
+    switch (range.codec->row().kind) {
     case CodecKind::integer:
         if (range.codec->bucket == 8)
             return put_integers<put, SmallScales<8>>(range, groups, payload, first, count, dst);
@@ -457,14 +456,10 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
             return put_integers<put, SmallScales<16>>(range, groups, payload, first, count, dst);
         return put_integers<put, IntegerScale>(range, groups, payload, first, count, dst);
     case CodecKind::mx:
-        if (row.element == e4m3_element)
-            return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload,
-                                                                       first, count, dst);
-        if (row.element == e2m3_element)
-            return put_packed<put, Packing::bytes, ElementScale<E2m3>>(range, groups, payload,
-                                                                       first, count, dst);
-        return put_packed<put, Packing::nibbles, ElementScale<E2m1>>(range, groups, payload, first,
-                                                                     count, dst);
+        return with_element(*range.codec, [&]<class F>(F) {
+            constexpr Packing packing = std::is_same_v<F, E2m1> ? Packing::nibbles : Packing::bytes;
+            put_packed<put, packing, ElementScale<F>>(range, groups, payload, first, count, dst);
+        });
     case CodecKind::nvfp4:
         return put_packed<put, Packing::nibbles, Nvfp4Scales>(range, groups, payload, first, count,
                                                               dst);

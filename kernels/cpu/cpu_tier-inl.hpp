@@ -82,11 +82,9 @@ HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise 
 HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,
                               const void *src, std::byte *payload) {
     const CodecRow &row = range.codec->row();
-    if (row.kind == CodecKind::mx) {
-        if (row.element == e4m3_element) return encode_mx<E4m3>(range, noise, in, src, payload);
-        if (row.element == e2m3_element) return encode_mx<E2m3>(range, noise, in, src, payload);
-        return encode_mx<E2m1>(range, noise, in, src, payload);
-    }
+    if (row.kind == CodecKind::mx)
+        return with_element(*range.codec,
+                            [&]<class F>(F) { encode_mx<F>(range, noise, in, src, payload); });
     if (row.kind == CodecKind::nvfp4)
         return range.codec->rounding == Rounding::stochastic
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
