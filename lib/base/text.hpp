@@ -62,6 +62,9 @@ std::optional<uint64_t> parse_rate(std::string_view text);
 // Return a size and a time as people read them: "1.5 MiB", "12.3 us".
 std::string print_bytes(uint64_t bytes);
 std::string print_time(double ns);
+inline std::string print_time(std::chrono::nanoseconds time) {
+    return print_time(static_cast<double>(time.count()));
+}
 
 // ---- Lines, words and spec strings
 

@@ -68,10 +68,6 @@ void CommTrace::end(const Log &log) const {
 
 // ---- Times of a creation
 
-static std::string text_of(std::chrono::nanoseconds time) {
-    return print_time(static_cast<double>(time.count()));
-}
-
 void CreationTimes::end(const char *part) {
     const TimePoint now = std::chrono::steady_clock::now();
     parts_.push_back({part, now - part_began_});
@@ -82,16 +78,16 @@ std::string CreationTimes::print() const {
     constexpr size_t most_shown = 3;
     std::vector<Part> parts = parts_;
     std::ranges::stable_sort(parts, std::ranges::greater(), &Part::took);
-    std::string text = text_of(part_began_ - start_);
+    std::string text = print_time(part_began_ - start_);
     for (size_t i = 0; i < std::min(parts.size(), most_shown); i++)
         text.append(i == 0 ? ": " : ", ")
             .append(parts[i].name)
             .append(" ")
-            .append(text_of(parts[i].took));
+            .append(print_time(parts[i].took));
     return text;
 }
 
-std::string CreationTimes::print_first() const { return text_of(parts_.front().took); }
+std::string CreationTimes::print_first() const { return print_time(parts_.front().took); }
 
 // ---- Choices of the planner
 
@@ -155,22 +151,22 @@ void ChoiceReport::tell(const CommParts &parts, const ProgramKey &key, const Pro
     if (!told_.insert(shape).second) return;
     const auto explanation = explain_choice(parts, key, names);
     if (!explanation) return; // the call runs all the same
-    std::string call = name(key.collective);
-    if (key.collective != Collective::barrier)
+    const CollectiveRow &row = row_of(key.collective);
+    std::string call = row.name;
+    if (row.has_values)
         call.append(", count ")
             .append(std::to_string(key.count))
             .append(", type ")
             .append(name(key.type));
-    if (reduces(key.collective)) call.append(", op ").append(name(key.op));
-    if (row_of(key.collective).has_root) call.append(", root ").append(std::to_string(key.root));
-    if (key.collective != Collective::barrier)
+    if (row.reduces) call.append(", op ").append(name(key.op));
+    if (row.has_root) call.append(", root ").append(std::to_string(key.root));
+    if (row.has_values)
         call.append(", ").append(print_bytes(program.raw_bytes)).append(", codec ") +=
             spec(key.codec);
-    const std::string &name_of_comm = parts.comm_config.name;
-    parts.log->info("%s%splan for %s: %s, %s, predicted %s; %s", name_of_comm.c_str(),
-                    name_of_comm.empty() ? "" : ": ", call.c_str(), program.work.algorithm.c_str(),
-                    cut_of(program).c_str(), print_time(explanation->chosen().cost.time_ns).c_str(),
-                    why(*explanation).c_str());
+    parts.log->info(
+        "%splan for %s: %s, %s, predicted %s; %s", log_prefix(parts.comm_config).c_str(),
+        call.c_str(), program.work.algorithm.c_str(), cut_of(program).c_str(),
+        print_time(explanation->chosen().cost.time_ns).c_str(), why(*explanation).c_str());
 }
 
 // ---- Audit

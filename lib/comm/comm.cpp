@@ -291,7 +291,7 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
 Done Comm::run_watched(const Program &program, const Call &call) {
     if (parts_.trace) parts_.trace->tell(*parts_.log);
     if (!parts_.log->wants(LogLevel::trace)) return engine_.run(program, call);
-    const std::string who = parts_.comm_config.name.empty() ? "" : parts_.comm_config.name + ": ";
+    const std::string who = log_prefix(parts_.comm_config);
     const char *const what = name(program.descriptor.collective);
     parts_.log->trace("%scall %" PRIu64 " begins: %s", who.c_str(), call.number, what);
     const auto start = std::chrono::steady_clock::now();

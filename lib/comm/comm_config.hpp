@@ -37,6 +37,12 @@ struct CommConfig {
 // NULL gives the defaults. An error (invalid_argument) names the field.
 Result<CommConfig> parse_config(const qcclConfig_t *config);
 
+// Returns what begins the lines of the log about a communicator: "gradients: ", or an empty text if
+// the communicator has no name.
+inline std::string log_prefix(const CommConfig &comm_config) {
+    return comm_config.name.empty() ? "" : comm_config.name + ": ";
+}
+
 // The environment's settings. Every rank must learn of a setting that cannot be read, so `settings`
 // then holds the built-in values, with which this rank reaches the others.
 struct EnvSettings {

@@ -115,8 +115,7 @@ public:
         : implementations_(implementations), bootstrap_(bootstrap), reach_(reach),
           comm_config_(comm_config), env_settings_(env_settings), settings_(env_settings.settings),
           policy_(policy_of(comm_config, env_settings)), exchange_(bootstrap),
-          measured_(env_settings.measured),
-          who_(comm_config.name.empty() ? "" : comm_config.name + ": "),
+          measured_(env_settings.measured), who_(log_prefix(comm_config)),
           times_(env_settings.read_at) {
         times_.end("meeting");
     }

@@ -26,6 +26,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <optional>
 
 #include <fcntl.h>
 
@@ -174,10 +175,22 @@ uint64_t session_of(const std::vector<KeepaliveAddress> &contacts) {
     return session;
 }
 
-// Returns whether ranks a and a + 1 keep a connection. Two ranks keep only one.
-bool is_kept(const PeerInfoTable &peer_info, uint32_t a) {
-    const uint32_t b = (a + 1) % peer_info.size();
-    return !peer_info.is_local(a, b) && !(peer_info.size() == 2 && a == 1);
+// The ranks of other hosts with which a rank keeps a connection: it connects to the next one, and
+// the previous one connects to it. Two ranks keep only one connection.
+struct KeptNeighbours {
+    std::optional<uint32_t> previous, next;
+};
+
+KeptNeighbours neighbours_of(const PeerInfoTable &peer_info, uint32_t rank) {
+    const uint32_t size = peer_info.size();
+    const uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    const auto connects = [&](uint32_t a, uint32_t b) {
+        return !peer_info.is_local(a, b) && !(size == 2 && a == 1);
+    };
+    KeptNeighbours kept;
+    if (connects(previous, rank)) kept.previous = previous;
+    if (connects(rank, next)) kept.next = next;
+    return kept;
 }
 
 Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &port,
@@ -185,19 +198,18 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
                         const PeerInfoTable &peer_info, const TransportOptions &options) {
     const TimePoint deadline =
         deadline_after(std::chrono::steady_clock::now(), options.peer_timeout);
-    const uint32_t rank = options.rank, size = options.size;
-    const uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
-    KeepaliveConnector meeting(port, rank);
-    if (is_kept(peer_info, rank)) meeting.call(contacts[next], next);
-    if (is_kept(peer_info, previous)) meeting.expect(previous);
+    const KeptNeighbours kept = neighbours_of(peer_info, options.rank);
+    KeepaliveConnector meeting(port, options.rank);
+    if (kept.next) meeting.call(contacts[*kept.next], *kept.next);
+    if (kept.previous) meeting.expect(*kept.previous);
     QCCL_TRY(meeting.run(deadline, options.cancel_check));
-    const auto keep = [&](uint32_t peer, FileDescriptor connection) {
-        if (!connection.is_open()) return;
+    const auto keep = [&](std::optional<uint32_t> peer, FileDescriptor connection) {
+        if (!peer) return;
         enable_keepalive(connection, options.peer_timeout);
-        transport.add_connection(peer, peer_info.local_ranks(peer), std::move(connection));
+        transport.add_connection(*peer, peer_info.local_ranks(*peer), std::move(connection));
     };
-    keep(next, meeting.take_called());
-    keep(previous, meeting.take_expected());
+    keep(kept.next, meeting.take_called());
+    keep(kept.previous, meeting.take_expected());
     return {};
 }
 
@@ -205,20 +217,15 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
 void tell_remote(const TransportOptions &options, const PeerInfoTable &peer_info,
                  const std::string &network, std::chrono::nanoseconds opening,
                  std::chrono::nanoseconds connecting) {
-    const uint32_t rank = options.rank, size = options.size;
-    const uint32_t previous = (rank + size - 1) % size;
-    std::vector<uint32_t> neighbours;
-    if (is_kept(peer_info, previous)) neighbours.push_back(previous);
-    if (is_kept(peer_info, rank)) neighbours.push_back((rank + 1) % size);
-    std::string kept = neighbours.empty() ? "no keepalive connections" : "keepalive connections to";
-    for (const uint32_t &neighbour : neighbours)
-        kept.append(&neighbour == &neighbours.front() ? " rank " : " and rank ")
-            .append(std::to_string(neighbour));
-    const auto text = [](std::chrono::nanoseconds time) {
-        return print_time(static_cast<double>(time.count()));
-    };
-    options.tell(("network " + network + " opened in " + text(opening) + "; " + kept +
-                  "; all ranks connected after another " + text(connecting))
+    const KeptNeighbours kept = neighbours_of(peer_info, options.rank);
+    std::string ranks;
+    for (const auto neighbour : {kept.previous, kept.next})
+        if (neighbour)
+            ranks.append(ranks.empty() ? " to rank " : " and rank ")
+                .append(std::to_string(*neighbour));
+    options.tell(("network " + network + " opened in " + print_time(opening) + "; " +
+                  (ranks.empty() ? "no " : "") + "keepalive connections" + ranks +
+                  "; all ranks connected after another " + print_time(connecting))
                      .c_str());
 }
 
@@ -239,8 +246,7 @@ void tell_segments(const TransportOptions &options, const PeerInfoTable &peer_in
         .append(", eager slots of ")
         .append(print_bytes(shape.eager_slot_bytes))
         .append("; shared after ")
-        .append(
-            print_time(static_cast<double>((std::chrono::steady_clock::now() - start).count())));
+        .append(print_time(std::chrono::steady_clock::now() - start));
     options.tell(text.c_str());
 }
 

@@ -126,7 +126,7 @@ MachineTopologyRef MachineDiscovery::finish() {
 
 std::string MachineDiscovery::report() const {
     if (took_.count() == 0) return "known from an earlier communicator";
-    return "hwloc " + hwloc_version() + ", in " + print_time(static_cast<double>(took_.count()));
+    return "hwloc " + hwloc_version() + ", in " + print_time(took_);
 }
 
 // ---- All ranks' machines

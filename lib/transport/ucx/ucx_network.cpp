@@ -130,10 +130,10 @@ template <class Print> std::string printed(Print print) {
     return {text, bytes};
 }
 
-// Returns the names of UCX's resources, such as "tcp/eth0". UCX 1.13 tells them only in text: a
-// line
-// "#  resource 1  :  md 0  dev 1  flags -- tcp/eth0" for each. The name of a line of an unknown
-// form is empty.
+// Returns the names of UCX's resources, such as "tcp/eth0". UCX 1.13 tells them only in text, in a
+// line for each:
+//   #  resource 1  :  md 0  dev 1  flags -- tcp/eth0
+// The name of a line of an unknown form is empty.
 std::vector<std::string> resource_names(ucp_context_h context) {
     static constexpr std::string_view row = " resource ", before_name = "-- ";
     const std::string text = printed([context](FILE *to) { ucp_context_print_info(context, to); });
