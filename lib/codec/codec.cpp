@@ -73,8 +73,6 @@ size_t grain(const Codec &codec) {
     return codec.bucket == 0 ? grid : std::lcm(size_t{codec.bucket}, grid);
 }
 
-// ---- Spec strings
-
 // ---- Budgets and guards
 
 namespace {
@@ -316,6 +314,15 @@ Done set_rounding(Codec &codec, std::string_view text) {
     return {};
 }
 
+// The value is a number of units of the last decimal, from 1 to `most`.
+Done set_decimal(uint32_t &value, SpecKey key, std::string_view text, unsigned decimals,
+                 uint32_t most) {
+    const auto units = parse_decimal(text, decimals);
+    if (!units || *units < 1 || *units > most) return bad_value(key, text);
+    value = static_cast<uint32_t>(*units);
+    return {};
+}
+
 Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
     case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
@@ -342,20 +349,8 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
-    case SpecKey::clip: {
-        const auto thousandths = parse_decimal(text, clip_decimals);
-        if (!thousandths || *thousandths < 1 || *thousandths > largest_clip)
-            return bad_value(key, text);
-        codec.clip = static_cast<uint32_t>(*thousandths);
-        return {};
-    }
-    case SpecKey::ratio: {
-        const auto millionths = parse_decimal(text, ratio_decimals);
-        if (!millionths || *millionths < 1 || *millionths > whole_share)
-            return bad_value(key, text);
-        codec.share = static_cast<uint32_t>(*millionths);
-        return {};
-    }
+    case SpecKey::clip: return set_decimal(codec.clip, key, text, clip_decimals, largest_clip);
+    case SpecKey::ratio: return set_decimal(codec.share, key, text, ratio_decimals, whole_share);
     case SpecKey::scale:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
