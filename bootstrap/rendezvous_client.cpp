@@ -2,7 +2,6 @@
 // The calls block; one thread at a time may use a client.
 #include "bootstrap/rendezvous.hpp"
 
-#include "bootstrap/rendezvous.hpp"
 #include "bootstrap/rendezvous_state.hpp"
 #include "net/addresses.hpp"
 

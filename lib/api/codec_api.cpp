@@ -3,7 +3,6 @@
 #include "api/entry.hpp"
 
 #include "api/assemble.hpp"
-#include "api/entry.hpp"
 #include "base/settings.hpp"
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"

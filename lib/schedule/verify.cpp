@@ -5,7 +5,6 @@
 #include "schedule/lower.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/shape.hpp"
-#include "schedule/verify.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -89,8 +89,6 @@ struct SynchronousProof {
 // verify(); `schedule_of` is called once for each rank, in order.
 Result<SynchronousProof> verify_synchronous(uint32_t ranks, const ScheduleOf &schedule_of);
 
-// ---- Parts of the proof
-
 // ---- Steps by themselves
 
 // Checks the schedule's counts, and that they equal those of `first`, the schedule of rank 0.

@@ -138,8 +138,6 @@ struct FlightRecorderFile {
                       std::span<const RecordedProcess> listed) const;
 };
 
-// ---- The tracer of calls
-
 // ---- Events
 
 struct TraceEvent {

@@ -7,7 +7,6 @@
 #include "base/system.hpp"
 #include "base/text.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
-#include "perf/commands/calibration_run.hpp"
 #include "perf/info/simulated_job.hpp"
 #include "perf/report/tool_files.hpp"
 #include "perf/run/benchmark.hpp"

@@ -3,7 +3,6 @@
 // each way to a network a line.
 #include "topology/formats/picture_svg.hpp"
 
-#include "topology/formats/picture_svg.hpp"
 #include "topology/formats/topology_report.hpp"
 
 #include <algorithm>

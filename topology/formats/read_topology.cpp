@@ -3,7 +3,6 @@
 #include "topology/formats/read_topology.hpp"
 
 #include "base/system.hpp"
-#include "topology/formats/read_topology.hpp"
 #include "topology/graph.hpp"
 
 #include <algorithm>

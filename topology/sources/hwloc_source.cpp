@@ -3,7 +3,6 @@
 
 #include "base/text.hpp"
 #include "topology/machine_graph.hpp"
-#include "topology/sources/machine_sources.hpp"
 
 #include <array>
 #include <charconv>

@@ -13,8 +13,6 @@
 
 namespace qccl::emulated {
 
-// ---- Streams
-
 // ---- Workers
 
 static bool can_begin(const StreamWork &work) {
@@ -154,8 +152,6 @@ Outcome Capture::finish(CapturedGraph &graph) {
     graph.lanes = lanes_.size();
     return {};
 }
-
-// ---- The runtime
 
 // ---- State and calls
 

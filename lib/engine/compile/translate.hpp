@@ -115,8 +115,6 @@ inline ShapeLimits limits_of(const Chunking &cut) {
             .max_lanes = cut.lanes};
 }
 
-// ---- Passes
-
 // ---- Places of accumulators
 
 // The run `later` must not begin before the run `earlier` is done.
