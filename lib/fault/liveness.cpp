@@ -59,14 +59,9 @@ struct KeepaliveHello {
     uint32_t rank;
 };
 
-// With this many silent connections, a new one replaces the oldest.
-constexpr size_t most_guests = 64;
 // A link may be down for a moment, so attempts are repeated. A port that refuses is not tried
 // again.
 constexpr auto between_attempts = std::chrono::milliseconds(100);
-
-// Waiting does not help against this error: the process itself has too many open files.
-bool is_scarcity(int problem) { return problem == EMFILE || problem == ENFILE; }
 
 } // namespace
 
@@ -96,7 +91,8 @@ Done KeepaliveConnector::start(Attempt &attempt) {
         socket(attempt.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!attempt.connection.is_open()) {
         const int problem = errno;
-        if (is_scarcity(problem) && !send_guest_away()) return cannot("make a socket");
+        if (is_out_of_descriptors(problem) && !silent_.drop_oldest())
+            return cannot("make a socket");
         fail(attempt, problem);
         return {};
     }
@@ -146,35 +142,16 @@ Done KeepaliveConnector::connect_where_time_has_come() {
     return {};
 }
 
-Done KeepaliveConnector::let_in(const FileDescriptor &listener) {
-    FileDescriptor guest(
-        accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!guest.is_open()) {
-        if (is_scarcity(errno) && !send_guest_away())
-            return cannot("accept a connection of another host");
-        return {};
-    }
-    if (guests_.size() >= most_guests) send_guest_away();
-    guests_.push_back(std::move(guest));
-    return {};
-}
-
-bool KeepaliveConnector::send_guest_away() {
-    if (guests_.empty()) return false;
-    guests_.erase(guests_.begin());
-    return true;
-}
-
-bool KeepaliveConnector::receive_hello(FileDescriptor &guest) {
+bool KeepaliveConnector::receive_hello(FileDescriptor &connection) {
     KeepaliveHello hello{};
-    const ssize_t got = recv(guest.number(), &hello, sizeof hello, MSG_DONTWAIT);
+    const ssize_t got = recv(connection.number(), &hello, sizeof hello, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return true;
     const KeepaliveAddress &own = listener_.contact();
     const bool is_expected = got == sizeof hello && hello.cookie == own.cookie &&
                              expected_ == hello.rank && !from_expected_.is_open();
-    if (is_expected &&
-        send(guest.number(), &own.answer, sizeof own.answer, MSG_NOSIGNAL) == sizeof own.answer)
-        from_expected_ = std::move(guest);
+    if (is_expected && send(connection.number(), &own.answer, sizeof own.answer, MSG_NOSIGNAL) ==
+                           sizeof own.answer)
+        from_expected_ = std::move(connection);
     return false;
 }
 
@@ -183,7 +160,7 @@ int KeepaliveConnector::poll_descriptors(std::vector<pollfd> &polls, TimePoint d
     polls.clear();
     for (const FileDescriptor &listener : listener_.listeners())
         polls.push_back({listener.number(), POLLIN, 0});
-    for (const FileDescriptor &guest : guests_) polls.push_back({guest.number(), POLLIN, 0});
+    silent_.append_polls(polls);
     TimePoint until = deadline;
     for (const Attempt &attempt : attempts_) {
         const short what = attempt.has_greeted ? POLLIN : POLLOUT;
@@ -194,6 +171,7 @@ int KeepaliveConnector::poll_descriptors(std::vector<pollfd> &polls, TimePoint d
 }
 
 Done KeepaliveConnector::run(TimePoint deadline, const CancelCheck &cancel_check) {
+    const std::vector<FileDescriptor> &listeners = listener_.listeners();
     std::vector<pollfd> polls;
     for (;;) {
         if (called_ && !to_called_.is_open()) QCCL_TRY(connect_where_time_has_come());
@@ -203,18 +181,17 @@ Done KeepaliveConnector::run(TimePoint deadline, const CancelCheck &cancel_check
         if (is_hopeless || now >= deadline) return late();
         if (cancel_check) QCCL_TRY(cancel_check());
         if (poll_descriptors(polls, next_look(now, deadline, cancel_check)) <= 0) continue;
-        auto heard = polls.begin();
-        const auto has_something = [&] { return (heard++)->revents != 0; };
-        std::vector<const FileDescriptor *> doors;
-        for (const FileDescriptor &listener : listener_.listeners())
-            if (has_something()) doors.push_back(&listener);
-        std::erase_if(guests_, [&](FileDescriptor &guest) {
-            return has_something() && !receive_hello(guest);
-        });
+        const pollfd *const of_listeners = polls.data();
+        const pollfd *const of_silent = of_listeners + listeners.size();
+        const pollfd *of_attempts = of_silent + silent_.size();
+        silent_.identify_from(
+            of_silent, [this](FileDescriptor &connection) { return receive_hello(connection); });
         for (Attempt &attempt : attempts_)
-            if (has_something() && !to_called_.is_open()) go_on(attempt);
+            if ((of_attempts++)->revents != 0 && !to_called_.is_open()) go_on(attempt);
         if (to_called_.is_open()) attempts_.clear();
-        for (const FileDescriptor *door : doors) QCCL_TRY(let_in(*door));
+        for (size_t i = 0; i < listeners.size(); i++)
+            if (of_listeners[i].revents != 0)
+                QCCL_TRY(silent_.accept_at(listeners[i], [](const auto &) { return true; }));
     }
 }
 

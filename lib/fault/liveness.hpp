@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/system.hpp"
+#include "net/acceptor.hpp"
 
 #include <array>
 #include <chrono>
@@ -101,29 +102,28 @@ private:
         TimePoint again{};
     };
 
+    static constexpr size_t most_silent = 64;
+
     bool is_over() const {
         return (!called_ || to_called_.is_open()) && (!expected_ || from_expected_.is_open());
     }
     Done connect_where_time_has_come();
-    // Returns only errors of this rank, such as a lack of descriptors; so does `let_in`.
+    // Returns only errors of this rank, such as a lack of descriptors.
     Done start(Attempt &attempt);
     void go_on(Attempt &attempt);
     void fail(Attempt &attempt, int problem);
-    Done let_in(const FileDescriptor &listener);
-    // Closes the oldest connection in `guests_`; returns false if there is none.
-    bool send_guest_away();
     // Reads an accepted connection; returns false if nothing more is expected from it.
-    bool receive_hello(FileDescriptor &guest);
+    bool receive_hello(FileDescriptor &connection);
     int poll_descriptors(std::vector<pollfd> &polls, TimePoint deadline) const;
     Done late() const;
 
     const KeepaliveListener &listener_;
     const uint32_t own_rank_;
     std::optional<uint32_t> called_, expected_;
-    KeepaliveAddress contact_;           // of the called rank
-    std::vector<Attempt> attempts_;      // those that may still succeed
-    int problem_ = 0;                    // errno of the latest attempt that failed
-    std::vector<FileDescriptor> guests_; // accepted, no greeting yet
+    KeepaliveAddress contact_;      // of the called rank
+    std::vector<Attempt> attempts_; // those that may still succeed
+    int problem_ = 0;               // errno of the latest attempt that failed
+    Acceptor silent_{most_silent};  // accepted, no greeting yet
     FileDescriptor to_called_, from_expected_;
 };
 

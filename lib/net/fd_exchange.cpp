@@ -3,6 +3,7 @@
 #include "net/fd_exchange.hpp"
 
 #include "base/system.hpp"
+#include "net/acceptor.hpp"
 #include "net/addresses.hpp"
 
 #include <algorithm>
@@ -200,7 +201,7 @@ public:
     FdExchangeSession(const FileDescriptor &listener, const FdExchangeAddress &address,
                       std::span<const uint32_t> ranks)
         : listener_(listener), address_(address), ranks_(ranks), pairs_(ranks.size()),
-          connections_(ranks.size()) {}
+          connections_(ranks.size()), silent_(ranks.size() + silent_strangers) {}
 
     void put(uint32_t rank, FdPair pair) {
         pairs_[rank] = std::move(pair);
@@ -225,11 +226,15 @@ public:
     // Waits until a rank connects or sends, until `deadline` at the latest, and handles that.
     Done attend(TimePoint deadline) {
         std::vector<pollfd> polls{{listener_.number(), POLLIN, 0}};
-        for (const FileDescriptor &silent : silent_) polls.push_back({silent.number(), POLLIN, 0});
+        silent_.append_polls(polls);
         if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
             return {};
-        for (size_t i = polls.size() - 1; i > 0; i--)
-            if (polls[i].revents) QCCL_TRY(receive_from(i - 1));
+        Done done;
+        silent_.identify_from(polls.data() + 1, [&](FileDescriptor &connection) {
+            if (done) done = receive_from(connection);
+            return false;
+        });
+        QCCL_TRY(done);
         return polls[0].revents ? admit() : Done();
     }
 
@@ -261,28 +266,14 @@ private:
     }
 
     Done admit() {
-        FileDescriptor connection(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (!connection.is_open()) {
-            if (errno != EMFILE && errno != ENFILE) return {};
-            // The oldest silent connection gives up its descriptor: a rank sends as soon as it has
-            // connected.
-            if (silent_.empty()) return cannot("accept a rank's connection");
-            silent_.erase(silent_.begin());
-            return {};
-        }
-        const std::optional<uid_t> user = user_of(connection);
-        if (user != geteuid()) {
-            turned_away_ = user;
-            return {};
-        }
-        if (silent_.size() >= pairs_.size() + silent_strangers) silent_.erase(silent_.begin());
-        silent_.push_back(std::move(connection));
-        return {};
+        return silent_.accept_at(listener_, [this](const FileDescriptor &connection) {
+            const std::optional<uid_t> user = user_of(connection);
+            if (user != geteuid()) turned_away_ = user;
+            return user == geteuid();
+        });
     }
 
-    Done receive_from(size_t i) {
-        FileDescriptor connection = std::move(silent_[i]);
-        silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
+    Done receive_from(FileDescriptor &connection) {
         auto received = receive_fds(connection, address_.cookie);
         if (!received && errno == EMFILE) return cannot("take a rank's shared memory");
         if (!received || received->pairs.size() != 1) return {};
@@ -298,7 +289,7 @@ private:
     const std::span<const uint32_t> ranks_;
     std::vector<FdPair> pairs_; // by index in `ranks_`
     std::vector<FileDescriptor> connections_;
-    std::vector<FileDescriptor> silent_;
+    Acceptor silent_;
     std::optional<uid_t> turned_away_; // user of the last process that was refused
     size_t come_ = 0;
 };

@@ -1,0 +1,75 @@
+// Accepts connections at a process's listening sockets, and keeps those that have not shown yet
+// whose they are. Other programs may connect too and stay silent. They keep no rank out: a rank
+// sends its cookie as soon as it has connected, so the oldest silent connection gives way to a new
+// one. Used by the exchange of descriptors and by keepalive connections. (The strangers of a
+// rendezvous prove in several steps who they are, and its server keeps them itself.) No call
+// blocks. One thread at a time uses an Acceptor.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/system.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <vector>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace qccl {
+
+// Whether a call has failed because this process, or the machine, has no descriptor left. Waiting
+// does not help; giving up a connection does.
+inline bool is_out_of_descriptors(int problem) { return problem == EMFILE || problem == ENFILE; }
+
+class Acceptor {
+public:
+    // With `most` silent connections, a new one replaces the oldest.
+    explicit Acceptor(size_t most) : most_(most) {}
+
+    // Accepts one connection, if one waits at `listener`, and keeps it if `may_enter(connection)`.
+    // If no descriptor is free, the oldest silent connection gives up its own, and the caller comes
+    // again as the listener is still ready. Returns system_error if there is no such connection.
+    template <class MayEnter> Done accept_at(const FileDescriptor &listener, MayEnter may_enter) {
+        FileDescriptor connection(
+            accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!connection.is_open()) {
+            if (is_out_of_descriptors(errno) && !drop_oldest())
+                return cannot("accept a rank's connection");
+            return {};
+        }
+        if (!may_enter(connection)) return {};
+        if (silent_.size() >= most_) drop_oldest();
+        silent_.push_back(std::move(connection));
+        return {};
+    }
+
+    // Closes the oldest silent connection; returns false if there is none.
+    bool drop_oldest() {
+        if (silent_.empty()) return false;
+        silent_.erase(silent_.begin());
+        return true;
+    }
+
+    // Appends an entry for each silent connection.
+    void append_polls(std::vector<pollfd> &polls) const {
+        for (const FileDescriptor &connection : silent_)
+            polls.push_back({connection.number(), POLLIN, 0});
+    }
+    // Calls `identify(connection)` for each silent connection whose entry, of those that
+    // append_polls() appended and of which `polled` is the first, reports something. It reads from
+    // the connection, and may move it away. The connection is kept only if it returns true: more
+    // has to come.
+    template <class Identify> void identify_from(const pollfd *polled, Identify identify) {
+        std::erase_if(silent_, [&](FileDescriptor &connection) {
+            return (polled++)->revents != 0 && !identify(connection);
+        });
+    }
+    size_t size() const { return silent_.size(); }
+
+private:
+    const size_t most_;
+    std::vector<FileDescriptor> silent_; // oldest first
+};
+
+} // namespace qccl
