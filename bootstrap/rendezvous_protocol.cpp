@@ -212,7 +212,7 @@ Claim make_claim(uint32_t rank, uint32_t size) {
 
 // ---- Frames
 
-static_assert(sizeof(FrameHead) == 16 && sizeof(ErrorBytes) == 512);
+static_assert(sizeof(FrameHead) == 16);
 
 Tag Session::tag(Side from, const FrameHead &head, std::span<const std::byte> payload) const {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&from, 1)),
@@ -256,22 +256,13 @@ Result<std::optional<Frame>> Session::open(std::span<const std::byte> held, size
     return std::optional<Frame>({head.kind, payload, whole});
 }
 
-ErrorBytes to_bytes(const Error &error) {
-    ErrorBytes bytes{static_cast<int32_t>(error.code), error.rank, error.expected, error.got, {}};
-    std::memcpy(bytes.text.data(), error.text, bytes.text.size());
-    return bytes;
-}
-
 Error to_error(std::span<const std::byte> payload) {
-    if (payload.size() != sizeof(ErrorBytes))
+    Error error;
+    if (payload.size() != sizeof error)
         return Error::make(Code::internal_error, "the rendezvous sent an error of %zu bytes",
                            payload.size());
-    ErrorBytes bytes;
-    std::memcpy(&bytes, payload.data(), sizeof bytes);
-    bytes.text.back() = 0;
-    return Error::make(static_cast<Code>(bytes.code), "%s", bytes.text.data())
-        .at_rank(bytes.rank)
-        .compared(bytes.expected, bytes.got);
+    std::memcpy(&error, payload.data(), sizeof error);
+    return error.make_printable();
 }
 
 } // namespace qccl

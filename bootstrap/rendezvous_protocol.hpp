@@ -119,12 +119,12 @@ bool is_equal(const Tag &a, const Tag &b); // in constant time
 // ---- Frames
 
 enum class FrameKind : uint32_t {
-    accepted = 1, // server: claim valid; payload: rank in the server's process (int32), -1: none
-    host = 2,     // server: that rank has joined later; payload: as for accepted
-    complete = 3, // server: every rank has joined
-    failed = 4,   // server: the rendezvous has failed; payload: ErrorBytes
-    missing = 5, // server: answer to ask and wonder; payload: ErrorBytes whose text names the ranks
-    result = 6,  // server: all contributions in rank order
+    accepted = 1,   // server: claim valid; payload: rank in the server's process (int32), -1: none
+    host = 2,       // server: that rank has joined later; payload: as for accepted
+    complete = 3,   // server: every rank has joined
+    failed = 4,     // server: the rendezvous has failed; payload: Error
+    missing = 5,    // server: answer to ask and wonder; payload: Error whose text names the ranks
+    result = 6,     // server: all contributions in rank order
     contribute = 7, // rank: its part of an all-gather
     ask = 8,        // rank: which ranks are missing?
     leave = 9,      // rank: leaves, its work is done
@@ -175,16 +175,7 @@ private:
     uint64_t opened_ = 0;
 };
 
-// An Error in its wire format.
-struct ErrorBytes {
-    int32_t code;
-    int32_t rank;
-    int64_t expected;
-    int64_t got;
-    std::array<char, sizeof(Error::text)> text;
-};
-
-ErrorBytes to_bytes(const Error &error);
+// The Error that a payload holds.
 Error to_error(std::span<const std::byte> payload);
 
 } // namespace qccl

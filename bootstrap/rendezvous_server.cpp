@@ -439,7 +439,7 @@ bool RendezvousServer::take_proof(RendezvousPeer &peer) {
         "process " + std::to_string(proof.claim.process) + " at " + address_of(peer.from);
     if (const Done joined = state_.join(proof.claim, where); !joined) {
         enter(peer, PeerStage::refused);
-        return send(peer, FrameKind::failed, payload_of(to_bytes(joined.error())));
+        return send(peer, FrameKind::failed, payload_of(joined.error()));
     }
     enter(peer, PeerStage::member);
     peer.rank = proof.claim.rank;
@@ -499,7 +499,7 @@ bool RendezvousServer::take_frame(RendezvousPeer &peer, const Frame &frame) {
         if (missing.first == Error::no_rank) return true;
         const Error answer =
             Error::make(Code::timeout, "%s", missing.text.c_str()).at_rank(missing.first);
-        (void)send(peer, FrameKind::missing, payload_of(to_bytes(answer)));
+        (void)send(peer, FrameKind::missing, payload_of(answer));
         return true;
     }
     case FrameKind::leave: peer.farewell = RendezvousState::Farewell::leave; return false;
@@ -533,7 +533,7 @@ void RendezvousServer::send_failure(TimePoint now) {
                    : now + (accept_failing_since_
                                 ? std::min<std::chrono::nanoseconds>(deaf_linger, linger_)
                                 : linger_);
-    broadcast(FrameKind::failed, payload_of(to_bytes(*state_.failure())));
+    broadcast(FrameKind::failed, payload_of(*state_.failure()));
 }
 
 } // namespace qccl

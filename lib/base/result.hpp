@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -38,8 +39,9 @@ enum class Code : int32_t {
 
 const char *code_text(Code code);
 
-// `rank` is the rank at fault, if there is one. `expected` and `got` are filled where two values
-// were compared, so that callers can read them without parsing the sentence.
+// Processes send each other errors as they lie in memory, and call `make_printable` on what they
+// receive. `rank` is the rank at fault, if there is one. `expected` and `got` are filled where two
+// values were compared, so that callers can read them without parsing the sentence.
 struct [[nodiscard]] Error {
     static constexpr int32_t no_rank = -1;
 
@@ -62,7 +64,17 @@ struct [[nodiscard]] Error {
         got = found;
         return *this;
     }
+    // Ends the sentence where its space ends, and replaces its control characters.
+    Error &make_printable() {
+        text[sizeof text - 1] = '\0';
+        for (char *each = text; *each != '\0'; each++)
+            if (const auto code_unit = static_cast<unsigned char>(*each);
+                code_unit < ' ' || code_unit == 0x7f)
+                *each = '?';
+        return *this;
+    }
 };
+static_assert(sizeof(Error) == 512 && std::has_unique_object_representations_v<Error>);
 
 inline Error Error::make(Code code, const char *format, ...) {
     Error error;
@@ -71,11 +83,7 @@ inline Error Error::make(Code code, const char *format, ...) {
     va_start(arguments, format);
     std::vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
-    for (char *each = error.text; *each != '\0'; each++)
-        if (const auto code_unit = static_cast<unsigned char>(*each);
-            code_unit < ' ' || code_unit == 0x7f)
-            *each = '?';
-    return error;
+    return error.make_printable();
 }
 
 inline const char *code_text(Code code) {

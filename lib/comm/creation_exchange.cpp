@@ -22,13 +22,10 @@ namespace qccl {
 namespace {
 
 // What a rank sends at each step. A rank that has failed takes part in the others' next step
-// without knowing what that step is, so all steps send equally many bytes. A longer text is cut.
+// without knowing what that step is, so all steps send equally many bytes.
 struct StatusNote {
     uint64_t bytes = 0; // of the all-gather; 0: none
-    int32_t code = 0;
-    int32_t rank = Error::no_rank; // at fault, if the sender knows the rank
-    int64_t expected = 0, got = 0;
-    char text[208] = {};
+    Error error{.code = Code::success};
     std::byte data[StatusAllGather::most_in_one] = {};
 };
 static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
@@ -40,26 +37,22 @@ StatusNote note_of(const Done &mine, const void *data, uint64_t bytes) {
         if (bytes <= sizeof note.data && bytes != 0) std::memcpy(note.data, data, bytes);
         return note;
     }
-    const Error &error = mine.error();
-    note.code = static_cast<int32_t>(error.code);
-    note.rank = error.rank;
-    note.expected = error.expected;
-    note.got = error.got;
-    std::memcpy(note.text, error.text, sizeof note.text);
+    note.error = mine.error();
     return note;
 }
 
 // The error that `rank` has reported. The rank at fault is the one that the note names, or else
 // `rank` itself.
 Error error_of(const StatusNote &note, uint32_t rank) {
-    const std::string text(note.text, strnlen(note.text, sizeof note.text - 1));
+    Error told = note.error;
+    const std::string_view text = told.make_printable().text;
     char who[24];
     snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
     // Some sentences already begin with the rank.
     const bool says_who = text.starts_with(who);
-    Error error = Error::make(Code::remote_error, "%s%.200s", says_who ? "" : who, text.c_str());
-    return error.at_rank(note.rank == Error::no_rank ? int64_t{rank} : note.rank)
-        .compared(note.expected, note.got);
+    return Error::make(Code::remote_error, "%s%s", says_who ? "" : who, told.text)
+        .at_rank(told.rank == Error::no_rank ? int64_t{rank} : told.rank)
+        .compared(told.expected, told.got);
 }
 
 } // namespace
@@ -76,12 +69,12 @@ Done StatusAllGather::agree(const Done &mine, const void *data, void *all, uint6
         // The reason for which another rank has left says more than that it has.
         const Error &own = mine.error();
         const auto lost = static_cast<size_t>(own.rank);
-        const bool has_reason =
-            own.code == Code::peer_lost && lost < notes.size() && notes[lost].code != 0;
+        const bool has_reason = own.code == Code::peer_lost && lost < notes.size() &&
+                                notes[lost].error.code != Code::success;
         return has_reason ? error_of(notes[lost], static_cast<uint32_t>(own.rank)) : mine;
     }
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        if (notes[rank].code != 0) {
+        if (notes[rank].error.code != Code::success) {
             is_over_ = true;
             return error_of(notes[rank], rank);
         }

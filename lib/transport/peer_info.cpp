@@ -49,9 +49,11 @@ SegmentShape shape_of(const TransportOptions &options) {
 }
 
 Done RankOutcome::of_rank(uint32_t rank) const {
-    if (has_failed == 0) return {};
-    Error named = Error::make(error.code, "rank %u: %s", rank, error.text);
-    return named.at_rank(rank).compared(error.expected, error.got);
+    if (!has_failed()) return {};
+    Error told = error;
+    return Error::make(told.code, "rank %u: %s", rank, told.make_printable().text)
+        .at_rank(rank)
+        .compared(told.expected, told.got);
 }
 
 Result<PeerInfoTable> PeerInfoTable::gather(PeerInfo mine, const AllGather &all_gather,
@@ -187,7 +189,7 @@ double PeerInfoTable::ranks_per_core() const {
 
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {
     RankOutcome outcome;
-    if (!mine) outcome.fail(mine.error());
+    if (!mine) outcome.error = mine.error();
     std::vector<RankOutcome> all(size);
     if (const Done gathered = all_gather(&outcome, all.data(), sizeof outcome); !gathered)
         return mine ? gathered : mine; // this rank's own error says more

@@ -19,13 +19,9 @@ SegmentShape shape_of(const TransportOptions &options);
 
 // How one rank has fared in a step of creation. Travels as bytes.
 struct RankOutcome {
-    uint64_t has_failed = 0;
-    Error error; // valid if `has_failed`
+    Error error{.code = Code::success};
 
-    void fail(const Error &own) {
-        has_failed = 1;
-        error = own;
-    }
+    bool has_failed() const { return error.code != Code::success; }
     // Returns the error in the words in which all ranks report it.
     Done of_rank(uint32_t rank) const;
 };
@@ -33,7 +29,7 @@ struct RankOutcome {
 // The properties of one rank. Travels as bytes.
 struct PeerInfo {
     static constexpr uint64_t our_magic =
-        0x344D48534C434351; // "QCCLSHM4"; differs with another endianness
+        0x354D48534C434351; // "QCCLSHM5"; differs with another endianness
 
     uint64_t magic = our_magic;
     SegmentShape shape;

@@ -52,7 +52,7 @@ static SocketBell make_bell(const TransportOptions &options, PeerInfo &info) {
     if (options.hosts.empty()) return {};
     auto bell = SocketBell::make();
     if (!bell) {
-        info.outcome.fail(bell.error());
+        info.outcome.error = bell.error();
         return {};
     }
     info.bell = bell->name();
@@ -329,7 +329,7 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     PeerInfo info;
     info.shape = shape;
     SocketBell bell = make_bell(options, info);
-    if (!memory) info.outcome.fail(memory.error());
+    if (!memory) info.outcome.error = memory.error();
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
     auto records = make_records(options, peer_info);
 
@@ -338,7 +338,7 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     SegmentOffer mine{.segment =
                           new ClaimedSegment{std::move(*memory), options.size,
                                              records ? std::move(*records) : FlightRecorderFile()}};
-    if (!records) mine.outcome.fail(records.error());
+    if (!records) mine.outcome.error = records.error();
     std::vector<SegmentOffer> offers(options.size);
     QCCL_TRY(all_gather(&mine, offers.data(), sizeof mine));
 
@@ -484,7 +484,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     info.free_bytes = free_memory_of(options)();
     SocketBell bell = make_bell(options, info);
     if (!door)
-        info.outcome.fail(door.error());
+        info.outcome.error = door.error();
     else
         std::memcpy(info.contact, &door->server.address(), sizeof(FdExchangeAddress));
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));

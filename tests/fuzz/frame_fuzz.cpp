@@ -82,9 +82,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t mo
     Session writer(key, Session::Side::server);
     std::vector<uint8_t> made;
     for (unsigned i = 0; i <= seed / 3 % 2; i++) {
-        const size_t fits = seed / 6 % 4 == 0 ? sizeof(ErrorBytes) : seed / 24 % (limit + 2);
+        const size_t fits = seed / 6 % 4 == 0 ? sizeof(Error) : seed / 24 % (limit + 2);
         std::vector<uint8_t> payload(data, data + std::min(bytes, fits));
-        if (fits == sizeof(ErrorBytes)) payload.resize(fits);
+        if (fits == sizeof(Error)) payload.resize(fits);
         const Sealed sealed = writer.seal(static_cast<FrameKind>(seed / 16384 % 13),
                                           std::as_bytes(std::span(payload)));
         const auto *head = reinterpret_cast<const uint8_t *>(&sealed.head);

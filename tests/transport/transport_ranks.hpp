@@ -183,11 +183,11 @@ struct Rank {
     // earlier steps are the same on all ranks.
     qccl::Done tell_all(const qccl::Done &mine, const qccl::AllGather &all_gather) const {
         qccl::RankOutcome own;
-        if (!mine) own.fail(mine.error());
+        if (!mine) own.error = mine.error();
         std::vector<qccl::RankOutcome> all(size);
         QCCL_TRY(all_gather(&own, all.data(), sizeof own));
         const auto is_alike = [&](const qccl::RankOutcome &each) {
-            return each.has_failed == own.has_failed &&
+            return each.has_failed() == own.has_failed() &&
                    std::string_view(each.error.text) == own.error.text;
         };
         if (std::ranges::all_of(all, is_alike)) return mine;
