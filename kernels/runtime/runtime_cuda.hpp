@@ -2,10 +2,6 @@
 // not link the driver: functions that only the driver has are looked up at run time.
 #pragma once
 
-#include "base/text.hpp"
-#include "device/gpu.hpp"
-#include "kernels/gpu/gpu_kernels.hpp"
-
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -14,23 +10,13 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
+#define QCCL_RUNTIME(name) cuda##name
+#include "kernels/runtime/runtime_alike.hpp"
+
 namespace qccl::runtime {
 
 inline constexpr const char *vendor = "cuda";
 
-using Status = cudaError_t;
-using Stream = cudaStream_t;
-using Event = cudaEvent_t;
-using Handle = cudaIpcMemHandle_t;
-using Uuid = std::array<std::byte, 16>;
-using Pool = cudaMemPool_t;
-
-inline constexpr Status success = cudaSuccess;
-inline bool is_ok(Status status) { return status == cudaSuccess; }
-inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
-inline bool is_enabled_already(Status status) {
-    return status == cudaErrorPeerAccessAlreadyEnabled;
-}
 // Returns true for errors of a stream that is invalid, belongs to another GPU or stands in the way
 // of a capture.
 inline bool is_misuse(Status status) {
@@ -42,10 +28,6 @@ inline const char *text(Status status) {
         version == 0)
         return "there is no driver"; // the runtime would report an old driver
     return cudaGetErrorString(status);
-}
-// Resets the thread's last error, which the program reads for its own calls.
-inline void forget(Status status) {
-    if (!is_ok(status)) cudaGetLastError();
 }
 
 // Functions that only the driver has; null if this driver lacks them.
@@ -142,17 +124,11 @@ private:
 };
 using DeviceGuard = CudaDeviceGuard;
 
-inline Status count(int *devices) { return cudaGetDeviceCount(devices); }
 inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     cudaDeviceProp properties;
     const Status status = cudaGetDeviceProperties(&properties, device);
     if (!is_ok(status)) return status;
-    traits.model = properties.name;
-    traits.bus_id = pci_address(static_cast<unsigned>(properties.pciDomainID),
-                                static_cast<unsigned>(properties.pciBusID),
-                                static_cast<unsigned>(properties.pciDeviceID));
-    traits.lanes = static_cast<uint32_t>(properties.warpSize);
-    traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    describe(properties, traits);
     traits.has_stream_waits = driver().await_value != nullptr;
     traits.can_capture = traits.has_stream_waits;
     traits.can_meet = true;
@@ -161,39 +137,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     return status;
 }
 
-inline Status load_kernels() {
-    cudaFuncAttributes ignored;
-    for (size_t id = 0; id < kernel_count; id++) {
-        const auto kernel = gpu::kernel(static_cast<KernelId>(id));
-        const Status status =
-            cudaFuncGetAttributes(&ignored, reinterpret_cast<const void *>(kernel));
-        if (!is_ok(status)) return status;
-    }
-    return success;
-}
-
-inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
-// Creates a pool for the library. In the GPU's own pool a stream of the library may have to wait
-// for a user's stream that has freed the same memory, and the user's stream may be waiting for a
-// host word. This pool keeps its memory, because returning memory to the system takes time at every
-// call.
-inline Status create(Pool *pool, int device) {
-    cudaMemPoolProps properties{};
-    properties.allocType = cudaMemAllocationTypePinned;
-    properties.location = {.type = cudaMemLocationTypeDevice, .id = device};
-    if (const Status status = cudaMemPoolCreate(pool, &properties); !is_ok(status)) return status;
-    int no = 0;
-    uint64_t everything = UINT64_MAX;
-    const std::pair<cudaMemPoolAttr, void *> settings[] = {
-        {cudaMemPoolReuseAllowInternalDependencies, &no},
-        {cudaMemPoolReuseAllowOpportunistic, &no},
-        {cudaMemPoolAttrReleaseThreshold, &everything}};
-    for (const auto &[attribute, value] : settings)
-        if (const Status status = cudaMemPoolSetAttribute(*pool, attribute, value); !is_ok(status))
-            return status;
-    return success;
-}
-inline Status destroy(Pool pool) { return pool ? cudaMemPoolDestroy(pool) : success; }
+inline Status create(Pool *pool, int device) { return create_pool(pool, device); }
 inline Status allocate_in_order(void **memory, size_t bytes, Pool pool, Stream stream) {
     return cudaMallocFromPoolAsync(memory, bytes, pool, stream);
 }
@@ -203,10 +147,6 @@ inline Status free_in_order(void *memory, Pool, Stream stream) {
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return cudaHostAlloc(memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
 }
-inline Status pin(void *memory, size_t bytes) {
-    return cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
-}
-inline Status unpin(void *memory) { return cudaHostUnregister(memory); }
 
 inline Status find(const void *memory, GpuPlace &place) {
     cudaPointerAttributes found;
@@ -231,35 +171,6 @@ inline Status find_base(void *memory, void **base) {
     return status_of(result);
 }
 
-inline Status name(Handle *handle, void *memory) { return cudaIpcGetMemHandle(handle, memory); }
-inline Status open(void **memory, const Handle &handle) {
-    return cudaIpcOpenMemHandle(memory, handle, cudaIpcMemLazyEnablePeerAccess);
-}
-inline Status close(void *memory) { return cudaIpcCloseMemHandle(memory); }
-inline Status can_reach(int *can, int device, int peer) {
-    return cudaDeviceCanAccessPeer(can, device, peer);
-}
-inline Status reach(int peer) { return cudaDeviceEnablePeerAccess(peer, 0); }
-
-inline Status find_priorities(int *least, int *greatest) {
-    return cudaDeviceGetStreamPriorityRange(least, greatest);
-}
-inline Status create(Stream *stream, int priority) {
-    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority);
-}
-inline Status priority_of(Stream stream, int *priority) {
-    return cudaStreamGetPriority(stream, priority);
-}
-inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
-inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }
-inline Status capture_of(Stream stream, uint64_t *capture) {
-    cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
-    unsigned long long id = 0;
-    const Status status = cudaStreamGetCaptureInfo(stream, &answer, &id);
-    const bool is_active = answer == cudaStreamCaptureStatusActive;
-    *capture = is_active ? id : answer == cudaStreamCaptureStatusNone ? 0 : UINT64_MAX;
-    return status;
-}
 inline Status tie_to_graph(Stream stream, void (*end)(void *), void *context_of_it) {
     cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
     unsigned long long id = 0;
@@ -277,28 +188,10 @@ inline Status tie_to_graph(Stream stream, void (*end)(void *), void *context_of_
     if (!is_ok(status)) forget(cudaUserObjectRelease(object));
     return status;
 }
-inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
-    void *arguments[] = {const_cast<Batch *>(&batch)};
-    return cudaLaunchKernel(reinterpret_cast<const void *>(gpu::kernel(kernel)), dim3(blocks),
-                            dim3(block_threads), arguments, 0, stream);
-}
-inline Status copy(Stream stream, void *to, const void *from, size_t bytes) {
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-}
-inline Status zero(Stream stream, void *memory, size_t bytes) {
-    return cudaMemsetAsync(memory, 0, bytes, stream);
-}
 inline Status call_host(Stream stream, void (*function)(void *), void *context_of_it) {
     return cudaLaunchHostFunc(stream, function, context_of_it);
 }
 
-inline Status create(Event *event) {
-    return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
-}
-inline Status destroy(Event event) { return cudaEventDestroy(event); }
-inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
-inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event); }
-inline Status query(Event event) { return cudaEventQuery(event); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     if (!driver().await_value) return cudaErrorNotSupported;
     return status_of(driver().await_value(stream, reinterpret_cast<CUdeviceptr>(at), value,
