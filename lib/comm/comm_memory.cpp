@@ -42,7 +42,7 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
             std::vector<std::span<std::byte>> views;
             for (const Mapped &mapped : share->mapped_)
                 views.push_back({mapped.memory, share->outbox_.size()});
-            transport.use_device_memory(std::move(views));
+            transport.windows().use_device_memory(std::move(views));
             share->place_lines();
             return share;
         }
@@ -55,7 +55,7 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
         share->forget();
     }
     if (share->gpu_)
-        for (const std::span<std::byte> arena : transport.arenas())
+        for (const std::span<std::byte> arena : transport.traits().arenas)
             QCCL_TRY(share->pin({.keeper = nullptr, .bytes = arena})); // until the transport ends
     return share;
 }
@@ -146,12 +146,12 @@ bool was_given(const void *handle) {
 
 Registrations::Registration::Registration(Transport &transport, SharedBlock &block, uint64_t number)
     : transport_(transport), block_(block), number_(number),
-      has_room_(transport.expose({.base = block.base(), .file = block.file})) {
+      has_room_(transport.windows().expose({.base = block.base(), .file = block.file})) {
     std::atomic_ref(block_.registrations).fetch_add(1, std::memory_order_relaxed);
 }
 
 Registrations::Registration::~Registration() {
-    transport_.withdraw(block_.base());
+    transport_.windows().withdraw(block_.base());
     std::atomic_ref(block_.registrations).fetch_sub(1, std::memory_order_release);
 }
 

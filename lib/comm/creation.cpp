@@ -254,7 +254,7 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
     if (topology_agreement_) {
         // The host's first rank is the first one whose memory this rank has mapped.
         QCCL_TRY(JoinedTopology joined,
-                 topology_agreement_->join(transport.outbox(), transport.arenas().front(),
+                 topology_agreement_->join(transport.outbox(), transport.traits().arenas.front(),
                                            all_gather()));
         if (!joined.warning.empty())
             log.warn("%s", joined.warning.c_str());

@@ -79,21 +79,27 @@ public:
     explicit Windows(const PeerTable &peer_table)
         : peer_table_(peer_table), views_(peer_table.size()) {}
 
-    // Counted by base; the last `withdraw` withdraws the memory. Between calls. Returns false if
-    // more is exposed than there are windows.
+    // Exposes memory of this rank, as often as the rank likes; as many calls of `withdraw` withdraw
+    // it. Between calls. The other ranks map it at their next refresh; if one of them cannot, the
+    // memory is never lent. Withdrawn memory stays mapped until their next refresh. Returns false
+    // if more regions are exposed than there are windows: a region without a window is not lent.
     bool expose(const ExportedRegion &memory);
     void withdraw(const std::byte *base);
-    // By rank, as this rank reaches it; never read here.
+    // Sets the device memory that every rank has exposed to all others, by rank, as this rank
+    // addresses it; zero-copy references may lie in it from then on. Called once, before the first
+    // call, if all ranks are on one host. The memory is not read here.
     void use_device_memory(std::vector<std::span<std::byte>> by_rank) {
         device_memory_ = std::move(by_rank);
     }
 
-    // Maps what peers have exposed since the last look, and unmaps what they have withdrawn.
+    // Maps what peers have exposed since the last refresh, and unmaps what they have withdrawn.
+    // Costs one load for each rank that has changed nothing. Between calls.
     void refresh();
 
-    // Returns a reference to these bytes; an empty one if some peer has not mapped the memory, or
-    // if it is not exposed.
-    ZeroCopyRef lend(const std::byte *data, size_t bytes) const;
+    // Returns a reference to these bytes; an empty one if they do not lie in one window that all
+    // peers have mapped. A rank that is alone on its host lends any memory: the network reads all
+    // of this process.
+    ZeroCopyRef lend(const void *memory, size_t bytes) const;
     // Returns what lies `offset` bytes into a window of `owner`, which may be this rank; an empty
     // reference if there is nothing.
     ZeroCopyRef find(uint32_t owner, uint32_t number, uint64_t offset) const;

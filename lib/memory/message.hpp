@@ -21,7 +21,7 @@ struct ZeroCopyRef {
     uint64_t bytes = 0;              // that may be read there
     uint32_t window = 0;             // number of the owner's window
 };
-// The window number of device memory: Transport::use_device_memory.
+// The window number of device memory: Windows::use_device_memory.
 inline constexpr uint32_t device_window = 1U << 15;
 
 // The bytes of a message, which do not change until every reader has released them.

@@ -24,12 +24,26 @@ std::function<size_t()> free_memory_of(const TransportOptions &options) {
     return options.free_memory ? options.free_memory : free_memory_bytes;
 }
 
+static TransportTraits traits_of(const PeerTable &peer_table, const PeerInfoTable &peer_info) {
+    const SegmentShape &shape = peer_info[0].shape;
+    TransportTraits traits{.rank = peer_table.rank,
+                           .size = peer_table.size(),
+                           .session = peer_info.session(),
+                           .ranks_per_core = peer_info.ranks_per_core(),
+                           .outbox = peer_table.mine().outbox(),
+                           .slots = shape.slots,
+                           .inbox = peer_table.mine().inbox(),
+                           .eager_slot_bytes = shape.eager_slot_bytes};
+    for (const uint32_t local : peer_table.local_ranks)
+        traits.arenas.push_back(peer_table.segments[local].arena());
+    return traits;
+}
+
 SharedTransport::SharedTransport(const char *name, PeerTable peer_table, LivenessMonitor liveness,
                                  const PeerInfoTable &peer_info, Recorder recorder,
                                  const TransportOptions &options)
-    : name_(name), session_(peer_info.session()), ranks_per_core_(peer_info.ranks_per_core()),
-      peer_table_(std::move(peer_table)), shape_(peer_info[0].shape), history_(peer_table_),
-      shared_error_(peer_table_), recorder_(std::move(recorder)),
+    : Transport(traits_of(peer_table, peer_info)), name_(name), peer_table_(std::move(peer_table)),
+      history_(peer_table_), shared_error_(peer_table_), recorder_(std::move(recorder)),
       remote_(peer_table_.has_remote()
                   ? std::make_unique<RemoteEndpoint>(peer_table_, history_, shared_error_)
                   : nullptr),
@@ -107,7 +121,6 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const MessageV
                                    Sends when) {
     if (!peer_table_.is_local(peer)) {
         if (!remote_->send(peer, tag, view, when)) return report_failure(detector_.lose(peer));
-        detector_.wait_done();
         return true;
     }
     Outbound &outbound = peers_[peer].outbound;
@@ -128,7 +141,6 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const MessageV
         mail->zero_copy = (uint64_t{view.zero_copy.window} + 1) << Mail::zero_copy_offset_bits |
                           windows_.offset(view.origin, view.zero_copy);
     outbound.post();
-    detector_.wait_done();
     return true;
 }
 
@@ -139,7 +151,6 @@ Result<std::optional<MessageView>> SharedTransport::receive(uint32_t peer, Messa
     if (unexpected_count_ != 0)
         if (const auto view = inbound.take_unexpected(tag)) {
             unexpected_count_--;
-            detector_.wait_done();
             return view;
         }
     for (;;) {
@@ -148,10 +159,7 @@ Result<std::optional<MessageView>> SharedTransport::receive(uint32_t peer, Messa
         QCCL_TRY(const MessageView view, view(*mail));
         const MessageTag found = mail->tag;
         inbound.take();
-        if (found == tag) {
-            detector_.wait_done();
-            return std::optional<MessageView>(view);
-        }
+        if (found == tag) return std::optional<MessageView>(view);
         inbound.queue_unexpected(found, view);
         unexpected_count_++;
     }
@@ -170,7 +178,6 @@ Result<std::optional<MessageView>> SharedTransport::receive_remote(uint32_t peer
                         received.bytes)
                 .at_rank(peer)));
     case RemoteEndpoint::ReceiveState::here:
-        detector_.wait_done();
         return std::optional<MessageView>({.data = buffer.memory.data(),
                                            .bytes = received.bytes,
                                            .origin = rank(),
@@ -243,9 +250,7 @@ void SharedTransport::release(const MessageView &view) {
 // Bytes that were read from a rank that knew of the failure may be wrong; see SharedError::failure.
 Done SharedTransport::end() {
     publish_call();
-    detector_.wait_done();
-    if (remote_) remote_->flush();
-    while (remote_ && remote_->has_unsent_data()) QCCL_TRY(wait({rank(), WaitPhase::network}));
+    if (remote_) QCCL_TRY(await_sent());
     if (has_overflow_) close_overflows();
     peer_table_.mine().status().ended.store(history_.current().call, std::memory_order_release);
     if (progress_thread_) progress_thread_->call_ends();
@@ -256,6 +261,13 @@ Done SharedTransport::end() {
     return {};
 }
 
+Done SharedTransport::await_sent() {
+    remote_->flush();
+    const WaitScope waiting(detector_);
+    while (remote_->has_unsent_data()) QCCL_TRY(wait({rank(), WaitPhase::network}));
+    return {};
+}
+
 Done SharedTransport::await_ended(uint64_t call) {
     for (const uint32_t local : peer_table_.local_ranks) {
         const RankStatus &status = peer_table_.segments[local].status();
@@ -263,8 +275,8 @@ Done SharedTransport::await_ended(uint64_t call) {
             return status.ended.load(std::memory_order_acquire) >= call ||
                    status.has_left.load(std::memory_order_acquire) != 0;
         };
+        const WaitScope waiting(detector_);
         while (local != rank() && !is_done()) QCCL_TRY(wait({local, WaitPhase::readers}));
-        detector_.wait_done();
     }
     return {};
 }
@@ -274,6 +286,7 @@ Result<std::byte *> SharedTransport::eager_slot() {
     // ago.
     for (uint32_t peer = 0; peer < size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
+    const WaitScope waiting(detector_);
     while (remote_ && !remote_->is_eager_sent(exchange_ + 1))
         QCCL_TRY(wait({rank(), WaitPhase::network}));
     return peer_table_.mine().eager_data(exchange_ + 1);
@@ -305,12 +318,11 @@ Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
 // Waits until the peer has published in this rank's latest exchange.
 Result<const EagerHeader *> SharedTransport::await_exchange(uint32_t peer) {
     const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange_);
-    for (;;) {
+    for (const WaitScope waiting(detector_);;) {
         fetch_behind(head, fetched_bytes_);
         if (head.stamp.load(std::memory_order_acquire) == exchange_) break;
         QCCL_TRY(wait({peer, WaitPhase::eager}));
     }
-    detector_.wait_done();
     // If the call numbers differ, too, the ranks' calls first differ in the earlier one.
     if (head.hash != exchange_hash_ && exchange_ != 0)
         return mismatch(std::min(head.call, exchange_call_));
@@ -338,21 +350,6 @@ void SharedTransport::broadcast_error(const Error &error) {
     if (has_broadcast_error_.exchange(true)) return;
     detector_.send_error(error);
     remote_->broadcast_error(error);
-}
-
-ZeroCopyRef SharedTransport::lend(const void *data, size_t bytes) const {
-    const auto *const first = static_cast<const std::byte *>(data);
-    // Without local peers all readers are remote, and the network can read all memory of this
-    // process.
-    if (peer_table_.local_ranks.size() == 1 && remote_) return {.data = first, .bytes = bytes};
-    return windows_.lend(first, bytes);
-}
-
-std::vector<std::span<std::byte>> SharedTransport::arenas() {
-    std::vector<std::span<std::byte>> arenas;
-    for (const uint32_t local : peer_table_.local_ranks)
-        arenas.push_back(peer_table_.segments[local].arena());
-    return arenas;
 }
 
 void SharedTransport::fail(const Error &error) {
@@ -400,8 +397,10 @@ void SharedTransport::leave() {
 // at once.
 template <class Condition>
 Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
-    while (!has_come()) QCCL_TRY(wait({peer, WaitPhase::meeting}));
-    detector_.wait_done();
+    {
+        const WaitScope waiting(detector_);
+        while (!has_come()) QCCL_TRY(wait({peer, WaitPhase::meeting}));
+    }
     if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
     return {};
 }

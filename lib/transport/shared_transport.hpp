@@ -39,20 +39,12 @@ public:
     std::chrono::nanoseconds network_time() const override {
         return remote_ ? remote_->busy_time() : std::chrono::nanoseconds(0);
     }
-    uint32_t rank() const override { return peer_table_.rank; }
-    uint32_t size() const override { return peer_table_.size(); }
-    uint64_t session() const override { return session_; }
-    double ranks_per_core() const override { return ranks_per_core_; }
-
     Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                std::chrono::nanoseconds timeout, Publishes when) override;
     Done await_all() override;
     uint64_t calls_hash() const override { return history_.hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override;
 
-    std::span<std::byte> outbox() override { return peer_table_.mine().outbox(); }
-    uint32_t slots() const override { return shape_.slots; }
-    std::span<std::byte> inbox() override { return peer_table_.mine().inbox(); }
     bool is_free(uint32_t slot) const override {
         return peer_table_.mine().readers(slot).count.load(std::memory_order_acquire) == 0;
     }
@@ -67,20 +59,12 @@ public:
     Done end() override;
     Done await_ended(uint64_t call) override;
 
-    bool expose(const ExportedRegion &memory) override { return windows_.expose(memory); }
-    void withdraw(const std::byte *base) override { windows_.withdraw(base); }
-    void refresh_windows() override { windows_.refresh(); }
-    ZeroCopyRef lend(const void *data, size_t bytes) const override;
-    void use_device_memory(std::vector<std::span<std::byte>> by_rank) override {
-        windows_.use_device_memory(std::move(by_rank));
-    }
-    std::vector<std::span<std::byte>> arenas() override;
+    Windows &windows() override { return windows_; }
     void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
         for (const uint32_t local : peer_table_.local_ranks)
             peer_table_.overflows[local]->keep(on_open);
     }
 
-    size_t eager_slot_bytes() const override { return shape_.eager_slot_bytes; }
     Result<std::byte *> eager_slot() override;
     void publish(size_t bytes) override;
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override;
@@ -134,13 +118,12 @@ private:
     uint64_t offset_of(const MessageView &view) const;
     Result<std::span<std::byte>> overflow_of(uint32_t origin);
     void close_overflows();
+    // Sends what is queued for other hosts, and waits until it has left.
+    Done await_sent();
     Done drain();
 
     std::string name_;
-    const uint64_t session_;
-    const double ranks_per_core_;
     PeerTable peer_table_;
-    SegmentShape shape_;
     CallHistory history_;
     SharedError shared_error_;
     Recorder recorder_;

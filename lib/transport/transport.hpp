@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "memory/local_messages.hpp"
 #include "memory/message.hpp"
 #include "memory/shared_memory.hpp"
 #include "record/call_descriptor.hpp"
@@ -36,20 +37,44 @@ struct RecvBuffer {
 
 class SurvivorExchange;
 
+// What stays as it is for a transport's life. The caller need not ask for it by virtual calls.
+struct TransportTraits {
+    uint32_t rank = 0, size = 1;
+    // Equal on all ranks of the communicator and almost surely different on another one's.
+    uint64_t session = 0;
+    // The number of ranks per core where the most ranks share cores. At least 1; equal on all
+    // ranks.
+    double ranks_per_core = 1;
+    // `outbox` is the memory that this rank encodes into; `slots` is the number of slots that the
+    // caller may divide it into. The caller decides which bytes belong to a slot. The caller may
+    // write a slot while no rank reads the slot and the caller will send it to no further rank.
+    std::span<std::byte> outbox{};
+    uint32_t slots = 0;
+    // Messages from ranks of other hosts lie here, in as many slots again, whose numbers follow
+    // those of the outbox. Empty if there are no such ranks.
+    std::span<std::byte> inbox{};
+    // The memory in which all views lie: outboxes and inboxes of this host's ranks, as this rank
+    // has them mapped.
+    std::vector<std::span<std::byte>> arenas{};
+    size_t eager_slot_bytes = 0;
+};
+
 // One rank's end of one communicator. Not thread-safe, except `fail`, `failure` and `network_time`.
 class Transport {
 public:
     virtual ~Transport() = default;
 
+    const TransportTraits &traits() const { return traits_; }
+    uint32_t rank() const { return traits_.rank; }
+    uint32_t size() const { return traits_.size; }
+    uint64_t session() const { return traits_.session; }
+    double ranks_per_core() const { return traits_.ranks_per_core; }
+    std::span<std::byte> outbox() const { return traits_.outbox; }
+    uint32_t slots() const { return traits_.slots; }
+    std::span<std::byte> inbox() const { return traits_.inbox; }
+    size_t eager_slot_bytes() const { return traits_.eager_slot_bytes; }
+    // What the bytes travel over, as users read it: "shm", "shm+ucx".
     virtual const char *name() const = 0;
-    virtual uint32_t rank() const = 0;
-    virtual uint32_t size() const = 0;
-    // Returns a number that is equal on all ranks of the communicator and almost surely different
-    // on another communicator's.
-    virtual uint64_t session() const = 0;
-    // Returns the number of ranks per core where the most ranks share cores. At least 1; equal on
-    // all ranks.
-    virtual double ranks_per_core() const = 0;
 
     // Begins a call and publishes its descriptor. `shape` needs no numbers, and `numbers` needs no
     // `earlier`, which this fills in. `timeout` limits each wait for live peers that do not come;
@@ -74,14 +99,6 @@ public:
     // made.) `timeout` as for `begin`.
     virtual Done confirm_calls(std::chrono::nanoseconds timeout) = 0;
 
-    // `outbox` is the memory that this rank encodes into; `slots` is the number of slots that the
-    // caller may divide it into. The caller decides which bytes belong to a slot. The caller may
-    // write a slot while no rank reads the slot and the caller will send it to no further rank.
-    virtual std::span<std::byte> outbox() = 0;
-    virtual uint32_t slots() const = 0;
-    // Messages from ranks of other hosts lie here, in as many slots again, whose numbers follow
-    // those of the outbox. Empty if there are no such ranks.
-    virtual std::span<std::byte> inbox() = 0;
     // Returns whether no rank reads the slot.
     virtual bool is_free(uint32_t slot) const = 0;
     // Returns memory in place of outbox and inbox, for a call that needs more than they hold; its
@@ -127,28 +144,11 @@ public:
     // what this rank sent in it. Between calls; the call's timeout is not meant to limit it.
     virtual Done await_ended(uint64_t call) = 0;
 
-    // Windows are memory of the caller's own that peers read where it lies. Between calls, a rank
-    // exposes memory and withdraws it as often as it has exposed it. The other ranks map it at
-    // their next refresh; if one of them cannot, the memory is never lent. Withdrawn memory stays
-    // mapped until their next refresh. `expose` returns false if more regions are exposed than
-    // there are windows: a region without a window is not lent.
-    virtual bool expose(const ExportedRegion &memory) = 0;
-    virtual void withdraw(const std::byte *base) = 0;
-    // Maps what the other ranks have exposed since the last refresh, and unmaps what they have
-    // withdrawn. Costs one load for each rank that has changed nothing. Between calls.
-    virtual void refresh_windows() = 0;
-    // Returns a reference to the bytes at `data` if all of them lie in one window, else an empty
-    // one. The caller may send it with a view of this rank's outbox, and may change the bytes when
-    // no rank reads the view's slot.
-    virtual ZeroCopyRef lend(const void *data, size_t bytes) const = 0;
-
-    // Sets the device memory that every rank has exposed to all others, by rank, as this rank
-    // addresses it. Called once, before the first call, if all ranks are on one host; zero-copy
-    // references may lie in it from then on. The transport does not read it.
-    virtual void use_device_memory(std::vector<std::span<std::byte>> by_rank) = 0;
-    // Returns the memory in which all views lie: outboxes and inboxes of this host's ranks, as this
-    // rank has them mapped.
-    virtual std::vector<std::span<std::byte>> arenas() = 0;
+    // The memory of the caller's own that peers read where it lies. The caller exposes and
+    // withdraws it and calls `refresh` between calls. What `lend` returns may be sent with a view
+    // of this rank's outbox, and the caller may change the bytes when no rank reads the view's
+    // slot.
+    virtual Windows &windows() = 0;
 
     // Eager slots carry small messages: every rank has a slot that all others read. `eager_slot`
     // returns this rank's slot to write, aligned to 32 bytes; it waits until every rank has read
@@ -156,7 +156,6 @@ public:
     // `peer` has published in the same exchange and returns the peer's bytes. They are valid until
     // this rank's next `publish`, as are the bytes that this rank wrote. Every rank publishes in
     // every exchange, and may leave other ranks' slots unread.
-    virtual size_t eager_slot_bytes() const = 0;
     virtual Result<std::byte *> eager_slot() = 0;
     virtual void publish(size_t bytes) = 0;
     virtual Result<std::span<const std::byte>> await_eager(uint32_t peer) = 0;
@@ -164,9 +163,11 @@ public:
     // Waits until something may have changed: spins, yields, then sleeps. The caller first checks
     // everything that it waits for, and finds nothing. `what` names a rank that the caller waits
     // for, for warnings and errors; this rank itself if it waits for a slot. Fails if a peer is
-    // lost, the call's time is over, or the communicator has failed. A wait ends when `receive`,
-    // `send` or `await_eager` succeeds.
+    // lost, the call's time is over, or the communicator has failed. The caller holds a WaitScope
+    // as long as it waits for the same thing.
     virtual Done wait(const Wait &what) = 0;
+    // Ends the wait; called by WaitScope.
+    virtual void wait_done() = 0;
     // Moves messages between hosts, as `wait` does, for a rank that goes on without a wait. A rank
     // whose receive buffers are all for long messages need not call it: `receive` makes progress
     // for those itself, one after the other, so that no message comes before there is a buffer for
@@ -174,8 +175,6 @@ public:
     // moving some kilobytes, and a rank tries several receives of short messages in a row.
     static constexpr size_t long_message_bytes = size_t{16} << 10;
     virtual void progress() = 0;
-    // Ends the wait: what the caller waited for has come by another way.
-    virtual void wait_done() = 0;
 
     // Fails the communicator on every rank that can be reached, and wakes those ranks. The first
     // failure stays. Any thread, any time.
@@ -201,6 +200,12 @@ public:
     // Ends this rank's part: it takes part in no further call, and peers that still wait for it are
     // told so.
     virtual void leave() = 0;
+
+protected:
+    explicit Transport(TransportTraits traits) : traits_(std::move(traits)) {}
+
+private:
+    const TransportTraits traits_;
 };
 
 // The all-gather that the creation of a transport is given: collects `bytes` of every rank in

@@ -65,7 +65,7 @@ public:
         mapping_ = std::move(*mapping);
         const auto described = describe(file_.number());
         CHECK_OK(described);
-        transport.expose({.base = mapping_.base(), .file = *described});
+        transport.windows().expose({.base = mapping_.base(), .file = *described});
     }
     std::span<std::byte> half(size_t number) const {
         return {mapping_.base() + number * bytes / 2, bytes / 2};

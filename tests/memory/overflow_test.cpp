@@ -60,6 +60,7 @@ void go_round(Transport &transport, uint64_t call, size_t bytes) {
     CHECK_OK(second);
     check_bytes(*second, call, next, bytes);
     transport.release(*second);
+    const WaitScope waiting(transport);
     while (!transport.is_free(0)) CHECK_OK(transport.wait(own));
     CHECK_OK(transport.end());
 }

@@ -37,7 +37,7 @@ struct Memory {
 // Every rank refreshes its windows, as at the start of a call.
 void all_look(const Rank &rank, Transport &transport) {
     rank.meeting.barrier();
-    transport.refresh_windows();
+    transport.windows().refresh();
     rank.meeting.barrier();
 }
 
@@ -51,6 +51,7 @@ uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number,
         CHECK_OK(view);
         view->zero_copy = zero_copy;
         CHECK_OK(send(transport, 1, *view));
+        const WaitScope waiting(transport);
         while (!transport.is_free(0)) CHECK_OK(transport.wait(0));
     } else {
         const auto view = receive(transport, rank.rank - 1);
@@ -71,16 +72,16 @@ template <Kind kind> void what_all_have_mapped_is_lent() {
         const auto transport = create(rank);
         const Memory memory(7);
         if (rank.rank == 0) {
-            transport->expose(memory.own());
-            CHECK(!transport->lend(memory.data(), bytes).data); // no peer has refreshed
+            transport->windows().expose(memory.own());
+            CHECK(!transport->windows().lend(memory.data(), bytes).data); // no peer has refreshed
         }
         all_look(rank, *transport);
         ZeroCopyRef zero_copy;
         if (rank.rank == 0) {
-            zero_copy = transport->lend(memory.data() + 100, bytes - 100);
+            zero_copy = transport->windows().lend(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data == memory.data() + 100);
-            CHECK(!transport->lend(memory.data() + 100, bytes).data); // beyond its end
-            CHECK(!transport->lend(&zero_copy, 1).data);
+            CHECK(!transport->windows().lend(memory.data() + 100, bytes).data); // beyond its end
+            CHECK(!transport->windows().lend(&zero_copy, 1).data);
         }
         const uint8_t found = pass_on(rank, *transport, 1, zero_copy);
         if (rank.rank != 0) CHECK_EQ(found, 7U);
@@ -92,15 +93,15 @@ template <Kind kind> void what_is_hidden_is_not_lent() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(1);
-        for (int i = 0; i < 2; i++) transport->expose(memory.own());
+        for (int i = 0; i < 2; i++) transport->windows().expose(memory.own());
         all_look(rank, *transport);
-        transport->withdraw(memory.data());
-        CHECK(transport->lend(memory.data(), 1).data != nullptr);
-        transport->withdraw(memory.data());
-        CHECK(!transport->lend(memory.data(), 1).data);
-        transport->withdraw(memory.data()); // an extra one has no effect
+        transport->windows().withdraw(memory.data());
+        CHECK(transport->windows().lend(memory.data(), 1).data != nullptr);
+        transport->windows().withdraw(memory.data());
+        CHECK(!transport->windows().lend(memory.data(), 1).data);
+        transport->windows().withdraw(memory.data()); // an extra one has no effect
         all_look(rank, *transport);
-        CHECK(!transport->lend(memory.data(), 1).data);
+        CHECK(!transport->windows().lend(memory.data(), 1).data);
     });
 }
 
@@ -111,30 +112,31 @@ template <Kind kind> void windows_are_used_again() {
         uint64_t number = 0;
         for (uint8_t i = 1; i <= 80; i++) {
             const Memory memory(i);
-            transport->expose(memory.own());
+            transport->windows().expose(memory.own());
             all_look(rank, *transport);
-            const ZeroCopyRef zero_copy = transport->lend(memory.data() + 100, bytes - 100);
+            const ZeroCopyRef zero_copy =
+                transport->windows().lend(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data != nullptr);
             const uint8_t found = pass_on(rank, *transport, ++number, zero_copy);
             if (rank.rank != 0) CHECK_EQ(found, i);
             rank.meeting.barrier();
-            transport->withdraw(memory.data());
+            transport->windows().withdraw(memory.data());
         }
         all_look(rank, *transport);
 
         std::vector<Memory> many;
         for (uint8_t i = 0; i < 40; i++) {
             many.emplace_back(i);
-            CHECK_EQ(transport->expose(many.back().own()), i < 32);
+            CHECK_EQ(transport->windows().expose(many.back().own()), i < 32);
         }
         const auto lent = [&] {
             return std::count_if(many.begin(), many.end(), [&](const Memory &memory) {
-                return transport->lend(memory.data(), bytes).data != nullptr;
+                return transport->windows().lend(memory.data(), bytes).data != nullptr;
             });
         };
         all_look(rank, *transport);
         CHECK_EQ(lent(), 32);
-        for (size_t i = 0; i < 10; i++) transport->withdraw(many[i].data());
+        for (size_t i = 0; i < 10; i++) transport->windows().withdraw(many[i].data());
         // The peers unmap what was withdrawn; the rest is then published and mapped.
         for (int i = 0; i < 3; i++) all_look(rank, *transport);
         CHECK_EQ(lent(), 30);
@@ -147,16 +149,16 @@ template <Kind kind> void another_file_is_not_taken_for_it() {
         const auto transport = create(rank);
         const Memory first(1), second(2), other(3);
         CHECK(dup2(other.file.number(), first.file.number()) >= 0);
-        transport->expose(first.own());
-        transport->expose(second.own());
+        transport->windows().expose(first.own());
+        transport->windows().expose(second.own());
         CHECK(dup2(other.file.number(), second.file.number()) >= 0);
         for (int i = 0; i < 2; i++) {
             all_look(rank, *transport);
-            CHECK(!transport->lend(first.data(), 1).data);
-            CHECK(!transport->lend(second.data(), 1).data);
+            CHECK(!transport->windows().lend(first.data(), 1).data);
+            CHECK(!transport->windows().lend(second.data(), 1).data);
         }
-        transport->withdraw(first.data());
-        transport->withdraw(second.data());
+        transport->windows().withdraw(first.data());
+        transport->windows().withdraw(second.data());
     });
 }
 
@@ -165,11 +167,11 @@ void who_has_no_descriptors_maps_nothing() {
     run_ranks(Kind::shm, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(1);
-        transport->expose(memory.own());
+        transport->windows().expose(memory.own());
         const rlimit none{.rlim_cur = 0, .rlim_max = 0};
         if (rank.rank == 2) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
         all_look(rank, *transport);
-        const bool is_lent = transport->lend(memory.data(), 1).data != nullptr;
+        const bool is_lent = transport->windows().lend(memory.data(), 1).data != nullptr;
         CHECK_EQ(is_lent, rank.rank == 2);
         CHECK_OK(run(*transport, call_number(1), Way::ring));
     });

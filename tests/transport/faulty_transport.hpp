@@ -30,13 +30,9 @@ struct Faults {
 class FaultyTransport final : public Transport {
 public:
     FaultyTransport(std::unique_ptr<Transport> inner, Faults faults)
-        : inner_(std::move(inner)), faults_(std::move(faults)) {}
+        : Transport(inner->traits()), inner_(std::move(inner)), faults_(std::move(faults)) {}
 
     const char *name() const override { return inner_->name(); }
-    uint32_t rank() const override { return inner_->rank(); }
-    uint32_t size() const override { return inner_->size(); }
-    uint64_t session() const override { return inner_->session(); }
-    double ranks_per_core() const override { return inner_->ranks_per_core(); }
 
     Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                std::chrono::nanoseconds timeout, Publishes when) override {
@@ -51,9 +47,6 @@ public:
     Done confirm_calls(std::chrono::nanoseconds timeout) override {
         return inner_->confirm_calls(timeout);
     }
-    std::span<std::byte> outbox() override { return inner_->outbox(); }
-    uint32_t slots() const override { return inner_->slots(); }
-    std::span<std::byte> inbox() override { return inner_->inbox(); }
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
 
     Result<std::span<std::byte>> overflow(size_t bytes) override {
@@ -87,21 +80,11 @@ public:
 
     Done end() override { return inner_->end(); }
     Done await_ended(uint64_t call) override { return inner_->await_ended(call); }
-    bool expose(const ExportedRegion &memory) override { return inner_->expose(memory); }
-    void withdraw(const std::byte *base) override { inner_->withdraw(base); }
-    void refresh_windows() override { inner_->refresh_windows(); }
-    ZeroCopyRef lend(const void *data, size_t bytes) const override {
-        return inner_->lend(data, bytes);
-    }
-    void use_device_memory(std::vector<std::span<std::byte>> by_rank) override {
-        inner_->use_device_memory(std::move(by_rank));
-    }
-    std::vector<std::span<std::byte>> arenas() override { return inner_->arenas(); }
+    Windows &windows() override { return inner_->windows(); }
     void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
         inner_->keep_overflow(std::move(on_open));
     }
 
-    size_t eager_slot_bytes() const override { return inner_->eager_slot_bytes(); }
     Result<std::byte *> eager_slot() override {
         QCCL_TRY(before("line"));
         return inner_->eager_slot();

@@ -89,7 +89,10 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
                 CHECK(holds_only(*view, std::byte(i + 1)));
                 transport->release(*view);
             }
-            while (rank.rank == 0 && under_way() != 0) CHECK_OK(transport->wait(1));
+            {
+                const WaitScope waiting(*transport);
+                while (rank.rank == 0 && under_way() != 0) CHECK_OK(transport->wait(1));
+            }
             CHECK_OK(transport->end());
             // Rank 1 has acknowledged the bytes by now, so rank 0 may send eagerly again.
             CHECK_OK(begin(*transport, call_number(3), 30s));
@@ -312,6 +315,7 @@ template <Kind kind> void mail_of_who_has_left_waits_for_its_room() {
             return *view;
         };
         std::optional<MessageView> first, second;
+        const WaitScope waiting(*transport);
         while (!(first = received(0))) CHECK_OK(transport->wait(0));
         for (const auto start = Clock::now(); Clock::now() - start < 500ms;) {
             CHECK(!received(1));
@@ -380,10 +384,12 @@ template <Kind kind> void awaited_mail_comes_to_its_room() {
                         1, tag,
                         MessageView{data, head, 0, 0, {.data = data + head, .bytes = bytes}},
                         Transport::Sends::at_once));
+                    const WaitScope waiting(*transport);
                     while (!transport->is_free(0)) CHECK_OK(transport->wait(1));
                     continue;
                 }
                 std::optional<MessageView> view;
+                const WaitScope waiting(*transport);
                 while (!(view = asked())) CHECK_OK(transport->wait(0));
                 CHECK_EQ(view->bytes, head + bytes);
                 CHECK(view->data == buffer.memory.data());

@@ -26,7 +26,7 @@ bool holds_pattern(const std::byte *from, size_t bytes, uint64_t seed) {
 }
 
 void send(Transport &transport, uint32_t peer, MessageTag tag, const MessageView &view) {
-    for (;;) {
+    for (const WaitScope waiting(transport);;) {
         const auto sent = transport.send(peer, tag, view, Transport::Sends::at_once);
         CHECK_OK(sent);
         if (*sent) return;
@@ -36,7 +36,7 @@ void send(Transport &transport, uint32_t peer, MessageTag tag, const MessageView
 
 MessageView receive(Transport &transport, uint32_t peer, MessageTag tag) {
     const RecvBuffer buffer = free_buffer(transport);
-    for (;;) {
+    for (const WaitScope waiting(transport);;) {
         const auto received = transport.receive(peer, tag, buffer);
         CHECK_OK(received);
         if (*received) return **received;
@@ -45,6 +45,7 @@ MessageView receive(Transport &transport, uint32_t peer, MessageTag tag) {
 }
 
 void await_free(Transport &transport, uint32_t slot) {
+    const WaitScope waiting(transport);
     while (!transport.is_free(slot)) CHECK_OK(transport.wait(transport.rank()));
 }
 

@@ -38,7 +38,7 @@ inline std::unique_ptr<Transport> create(const Rank &rank) {
 }
 
 inline Done send(Transport &transport, uint32_t peer, const MessageView &view) {
-    for (;;) {
+    for (const WaitScope waiting(transport);;) {
         QCCL_TRY(const bool sent, transport.send(peer, {}, view, Transport::Sends::at_once));
         if (sent) return {};
         QCCL_TRY(transport.wait(peer));
@@ -47,7 +47,7 @@ inline Done send(Transport &transport, uint32_t peer, const MessageView &view) {
 
 inline Result<MessageView> receive(Transport &transport, uint32_t peer, MessageTag tag,
                                    const RecvBuffer &buffer) {
-    for (;;) {
+    for (const WaitScope waiting(transport);;) {
         QCCL_TRY(const auto view, transport.receive(peer, tag, buffer));
         if (view) return *view;
         QCCL_TRY(transport.wait(peer));
@@ -59,6 +59,7 @@ inline Result<MessageView> receive(Transport &transport, uint32_t peer) {
 }
 
 inline Result<MessageView> free_view(Transport &transport) {
+    const WaitScope waiting(transport);
     while (!transport.is_free(0)) QCCL_TRY(transport.wait(transport.rank()));
     return MessageView{transport.outbox().data(), 8, transport.rank(), 0};
 }

@@ -137,7 +137,8 @@ static CallDescriptor with_tag(const Program &program, uint64_t tag) {
 
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
-    if (!program.fast_path || call.number % calls_between_looks == 0) transport_.refresh_windows();
+    if (!program.fast_path || call.number % calls_between_looks == 0)
+        transport_.windows().refresh();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
     const auto publishes = program.fast_path && !memory_.gpu
                                ? Transport::Publishes::after_eager_slot

@@ -100,7 +100,7 @@ struct EngineOptions {
     // time; at twice this size both ways take the same time, or through the cache longer).
     uint64_t streaming_bytes = uint64_t{16} << 20;
     // GPU memory as large as the transport's outbox, which all ranks have exposed to each other
-    // (Transport::use_device_memory). Payloads lie in it. Empty: payloads lie in the outbox.
+    // (Windows::use_device_memory). Payloads lie in it. Empty: payloads lie in the outbox.
     std::span<std::byte> device_outbox{};
     // Eager slots in GPU memory, which all ranks have exposed too. Fast-path programs use them.
     DeviceEagerSlots device_eager_slots{};

@@ -20,15 +20,13 @@ using Base = EagerOperand::Base;
 // Waits until everything that the lane has launched is done.
 Done await_task(Transport &transport, GpuLanes &lanes) {
     QCCL_TRY(lanes.start(0, 0));
-    for (;;) {
+    for (const WaitScope waiting(transport);;) {
         QCCL_TRY(const auto done, lanes.take_done(0));
-        if (done) break;
+        if (done) return {};
         Wait wait(transport.rank(), WaitPhase::device);
         wait.is_brief = true;
         QCCL_TRY(transport.wait(wait));
     }
-    transport.wait_done();
-    return {};
 }
 
 } // namespace

@@ -105,12 +105,13 @@ template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint3
     for (uint32_t slot = first; slot < first + slots; slot++)
         while (!transport_.is_free(slot))
             QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
+    waiting_.reset();
     return {};
 }
 
 template <class Trace> void Interpreter<Trace>::lend() {
-    executor_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
-                    .recv = transport_.lend(call_.recv, program_.recv_bytes)});
+    executor_.lend({.send = transport_.windows().lend(call_.send, program_.send_bytes),
+                    .recv = transport_.windows().lend(call_.recv, program_.recv_bytes)});
 }
 
 // The caller may change its buffers when the call returns, so no peer may read them after that.
@@ -226,6 +227,7 @@ Result<bool> Interpreter<Trace>::try_send(PipelineLane &lane, const Task &task) 
     const auto when = task.goes_with_next ? Transport::Sends::with_next : Transport::Sends::at_once;
     QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire, when));
     if (!is_sent) return false;
+    waiting_.reset();
     const bool is_callers =
         wire.origin == program_.work.team.rank && wire.zero_copy.window != device_window;
     if (is_callers) counters_.lent_bytes.add(wire.zero_copy.bytes);
@@ -323,7 +325,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineLane &
         has_moved = true;
     }
     if (!has_moved) return false;
-    transport_.wait_done();
+    waiting_.reset();
     const uint64_t since = ticks_;
     charge(counters_.copy_ticks);
     trace_.wait(since, ticks_);
@@ -362,10 +364,12 @@ template <class Trace> void Interpreter<Trace>::release_uses(PipelineLane &lane,
 
 template <class Trace> Done Interpreter<Trace>::wait(const Wait &what) {
     trace_.has_waited(what);
+    if (!waiting_) waiting_.emplace(transport_);
     return transport_.wait(what);
 }
 
 template <class Trace> void Interpreter<Trace>::charge_wait() {
+    waiting_.reset();
     const uint64_t since = ticks_;
     charge(counters_.wait_ticks);
     trace_.wait(since, ticks_);

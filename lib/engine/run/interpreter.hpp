@@ -8,6 +8,7 @@
 #include "engine/run/task_executor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace qccl {
@@ -59,10 +60,12 @@ private:
     bool is_read_by_peers(PipelineLane &lane, const Op &op);
 
     void release_uses(PipelineLane &lane, const Task &task);
-    // Waits until something may have changed.
+    // Waits until something may have changed. The wait lasts until the rank sends, receives or
+    // works.
     Done wait(const Wait &what);
     // Adds the time since the last charge to the counter.
     void charge(Counter &counter);
+    // Ends the wait, if there is one.
     void charge_wait();
     // Returns the number of elements of the segment that the task works on.
     uint64_t count_of(PipelineLane &lane, const Task &task) const {
@@ -80,6 +83,7 @@ private:
     TaskExecutor executor_;
     StoreChoice &store_;
     const bool leaves_progress_to_receives_; // see Transport::progress
+    std::optional<WaitScope<Transport>> waiting_;
     std::span<PipelineLane> lanes_;
     uint64_t running_ = 0; // lanes that are not done
     uint64_t ticks_ = 0;   // when the time that is not charged yet began
