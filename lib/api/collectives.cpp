@@ -16,13 +16,13 @@ namespace {
 // The arguments of a call as C passes them.
 struct Given {
     Collective collective;
-    const void *send;
-    void *recv;
-    const char *count_name; // as the header calls it
-    size_t count;
-    qcclDataType_t type;
-    qcclRedOp_t op;
-    int root;
+    const void *send = nullptr;
+    void *recv = nullptr;
+    const char *count_name = "count"; // as the header calls it
+    size_t count = 0;
+    qcclDataType_t type = qcclFloat32;
+    qcclRedOp_t op = qcclSum;
+    int root = 0;
     qcclStream_t stream;
     const qcclCollConfig_t *config;
 };
@@ -285,11 +285,9 @@ qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count, qcc
     return collective(comm, {.collective = Collective::all_reduce,
                              .send = send,
                              .recv = recv,
-                             .count_name = "count",
                              .count = count,
                              .type = type,
                              .op = op,
-                             .root = 0,
                              .stream = stream,
                              .config = config});
 }
@@ -311,7 +309,6 @@ qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size_t recv_c
                              .count = recv_count,
                              .type = type,
                              .op = op,
-                             .root = 0,
                              .stream = stream,
                              .config = config});
 }
@@ -332,8 +329,6 @@ qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count
                              .count_name = "send_count",
                              .count = send_count,
                              .type = type,
-                             .op = qcclSum,
-                             .root = 0,
                              .stream = stream,
                              .config = config});
 }
@@ -351,10 +346,8 @@ qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count, qcc
     return collective(comm, {.collective = Collective::broadcast,
                              .send = send,
                              .recv = recv,
-                             .count_name = "count",
                              .count = count,
                              .type = type,
-                             .op = qcclSum,
                              .root = root,
                              .stream = stream,
                              .config = config});
@@ -369,16 +362,8 @@ QCCL_TWIN(qcclBroadcast);
 
 qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                const qcclCollConfig_t *config) {
-    return collective(comm, {.collective = Collective::barrier,
-                             .send = nullptr,
-                             .recv = nullptr,
-                             .count_name = "count",
-                             .count = 0,
-                             .type = qcclFloat32,
-                             .op = qcclSum,
-                             .root = 0,
-                             .stream = stream,
-                             .config = config});
+    return collective(comm,
+                      {.collective = Collective::barrier, .stream = stream, .config = config});
 }
 QCCL_TWIN(qcclBarrierConfig);
 
