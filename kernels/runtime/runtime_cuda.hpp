@@ -131,7 +131,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     describe(properties, traits);
     traits.has_stream_waits = driver().await_value != nullptr;
     traits.can_capture = traits.has_stream_waits;
-    traits.can_meet = true;
+    traits.has_device_barrier = true;
     traits.threads = "cuda"; // cuda-EvtHandlr, cuda00001400006
     std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
     return status;

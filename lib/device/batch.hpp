@@ -78,7 +78,7 @@
     X(topk_count_double)                                                                           \
     X(topk_write_float)                                                                            \
     X(topk_write_double)                                                                           \
-    X(meet)
+    X(device_barrier)
 
 namespace qccl {
 

@@ -429,8 +429,8 @@ Done KernelLauncher::launch_barrier(const Barrier &barrier) {
     own.coded = barrier.value;
     own.begin = barrier.looks;
     QCCL_TRY(flush());
-    QCCL_TRY(
-        add({KernelId::meet}, 1, {}, own, std::span(operands).first(2 + barrier.others.size())));
+    QCCL_TRY(add({KernelId::device_barrier}, 1, {}, own,
+                 std::span(operands).first(2 + barrier.others.size())));
     return flush();
 }
 
