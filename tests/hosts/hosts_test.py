@@ -91,28 +91,43 @@ class Hosts(unittest.TestCase):
         spaces = {host.run(["readlink", "/proc/self/ns/net"]).stdout for host in self.bed.hosts}
         self.assertEqual(len(spaces | {os.readlink("/proc/self/ns/net") + "\n"}), 4)
 
-    def test_links_keep_their_rate(self):
+    def check_rate(self, measure, tries=5):
+        """No measurement is above the links' rate. Other programs may slow the hosts down, but not in every try."""
+        measured = []
+        while len(measured) < tries and max(measured, default=0) < 0.9 * self.RATE:
+            measured.append(measure())
+            self.assertLess(measured[-1], 1.1 * self.RATE)
+        self.assertGreater(max(measured), 0.9 * self.RATE, measured)
+
+    def speeds_in_a_ring(self):
         with tempfile.TemporaryDirectory() as folder:
             addresses = [host.address for host in self.bed.hosts]
             with testbed.Job(self.bed, [PYTHON, FOLDER / "tcp_ring.py", *addresses], output=folder) as job:
                 self.assertEqual(job.wait(60), 0)
-            for rank in range(3):
-                found = json.loads((pathlib.Path(folder) / f"{rank}.out").read_text())
-                self.assertAlmostEqual(found["received_bytes"] / found["seconds"] / self.RATE, 1, delta=0.1)
+            found = [json.loads((pathlib.Path(folder) / f"{rank}.out").read_text()) for rank in range(3)]
+        return [each["received_bytes"] / each["seconds"] for each in found]
+
+    def test_links_keep_their_rate(self):
+        def slowest():
+            speeds = self.speeds_in_a_ring()
+            self.assertLess(max(speeds), 1.1 * self.RATE)
+            return min(speeds)
+
+        self.check_rate(slowest)
 
     def test_the_receiving_side_is_limited_too(self):
         one, two, target = self.bed.hosts
         with stream(one, target), stream(two, target, port=7001):
             for source in (one, two):
                 wait_until(lambda: speed(lambda: source.counters().sent, 0.2) > 0.1 * self.RATE)
-            self.assertAlmostEqual(speed(lambda: target.counters().received) / self.RATE, 1, delta=0.1)
+            self.check_rate(lambda: speed(lambda: target.counters().received))
 
     def test_the_sending_side_is_limited_too(self):
         source, one, two = self.bed.hosts
         with stream(source, one), stream(source, two, port=7001):
             for target in (one, two):
                 wait_until(lambda: speed(lambda: target.counters().received, 0.2) > 0.1 * self.RATE)
-            self.assertAlmostEqual(speed(lambda: source.counters().sent) / self.RATE, 1, delta=0.1)
+            self.check_rate(lambda: speed(lambda: source.counters().sent))
 
     def test_counters_count(self):
         source, other, target = self.bed.hosts
