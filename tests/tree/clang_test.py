@@ -1,7 +1,8 @@
-"""A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built.
+"""A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built. What the
+fuzzers need it compiles with their sanitizers, and the fuzzers find nothing; at the rest it only looks.
 Exits 77 (skip) with a word where it is missing.
 
-usage: clang_test.py SOURCE_ROOT BUILD_ROOT
+usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
 """
 import json
 import pathlib
@@ -10,7 +11,10 @@ import shutil
 import subprocess
 import sys
 
-ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
+import fuzz_build
+
+ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+FUZZ_FOLDER, MESON = sys.argv[3:]
 COMPILERS = {".c": "clang-14", ".cpp": "clang++-14"}
 FOLDER = "tests/clang"
 ROOMS = ("lib/", "bootstrap/", "topology/", "kernels/")
@@ -43,12 +47,13 @@ def look_of(source, options):
     return shlex.join([*look, *options, "-include-pch", f"{FOLDER}/headers.pch"]), f" | {FOLDER}/headers.pch"
 
 
-def rules():
-    """A line of ninja for each source: as Meson has it compiled, but by clang, and only looked at."""
+def rules(compiled):
+    """A line of ninja for each source that is not compiled by clang in any case: as Meson has it compiled, but by clang, and only
+    looked at."""
     seen = set()
     for row in json.loads((BUILD / "compile_commands.json").read_text()):
         source = (BUILD / row["file"]).resolve()
-        if not source.is_relative_to(ROOT):
+        if not source.is_relative_to(ROOT) or source in compiled:
             continue
         name = source.relative_to(ROOT).as_posix()
         if name in seen or not name.startswith(ROOMS):
@@ -58,11 +63,11 @@ def rules():
         yield f"build {FOLDER}/{name.replace('/', '_')}.clean: look {source}{needed}\n  look = {look}\n"
 
 
-def write_ninja():
+def write_ninja(compiled):
     """What has been found clean is looked at again only when it, or what it includes, has changed."""
-    found = list(rules())
-    if len(found) < 50:
-        sys.exit(f"clang_test: only {len(found)} sources")
+    found = list(rules(compiled))
+    if len(found) + len(compiled) < 100:
+        sys.exit(f"clang_test: only {len(found)} + {len(compiled)} sources")
     head = (f"builddir = {FOLDER}\n"
             "rule look\n  description = clang $in\n  command = $look -MD -MF $out.d -MT $out $in && touch $out\n"
             "  depfile = $out.d\n  deps = gcc\n"
@@ -84,8 +89,12 @@ def main():
         if shutil.which(tool) is None:
             print(f"clang_test: skipped, {tool} is not installed")
             sys.exit(SKIP)
-    command = ["ninja", "-k", "0", "-j2", "-C", str(BUILD), "-f", str(write_ninja())]
-    sys.exit(subprocess.run(command, check=False).returncode)
+    fuzz = fuzz_build.FuzzBuild(ROOT, FUZZ_FOLDER, MESON) if fuzz_build.is_possible() else None
+    command = ["ninja", "-k", "0", "-j2", "-C", str(BUILD), "-f", str(write_ninja(fuzz.sources() if fuzz else set()))]
+    if subprocess.run(command, check=False).returncode != 0:
+        sys.exit(1)
+    if fuzz:
+        fuzz.test()
 
 
 main()
