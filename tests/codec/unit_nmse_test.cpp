@@ -80,38 +80,59 @@ void check(const std::string &text, size_t ranks, const char *algorithm, double 
                          std::to_string(ratio) + " of predicted, " + algorithm};
 }
 
+// Codecs whose errors add up along a schedule, and codecs that keep little, where they do not.
+constexpr const char *fine_codecs[] = {"int12",
+                                       "int10",
+                                       "int10:block=8",
+                                       "int8",
+                                       "int6",
+                                       "int5",
+                                       "int4",
+                                       "int3",
+                                       "int2",
+                                       "minmax",
+                                       "minmax:bits=6,bucket=32",
+                                       "minmax:bits=5",
+                                       "minmax:bits=4",
+                                       "int4:block=128",
+                                       "int4:round=stochastic",
+                                       "minmax:round=stochastic",
+                                       "fp16",
+                                       "bf16",
+                                       "fp8e4m3",
+                                       "fp8e5m2",
+                                       "mxfp8e4m3",
+                                       "mxfp6e2m3",
+                                       "mxfp4",
+                                       "mxfp6e2m3:scale=ocp",
+                                       "mxfp8e4m3:round=stochastic",
+                                       "nvfp4",
+                                       "nvfp4:round=stochastic",
+                                       "nvfp4:bucket=all",
+                                       "nvfp4:bucket=32"};
+constexpr const char *coarse_codecs[] = {
+    "onebit",          "onebit:bucket=32",   "onebit:bucket=3",       "terngrad",
+    "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000", "topk",
+    "topk:ratio=0.1",  "topk:ratio=0.9"};
+
 } // namespace
 
+// A new codec must be added to one of the lists.
+static void every_codec_is_measured() {
+    const auto is_listed = [](std::string_view word) {
+        const auto is_of_it = [word](std::string_view text) {
+            return text.substr(0, text.find(':')) == word;
+        };
+        return std::ranges::any_of(fine_codecs, is_of_it) ||
+               std::ranges::any_of(coarse_codecs, is_of_it);
+    };
+    for (const std::string_view word : codec_words)
+        if (word != "none" && !is_listed(word))
+            throw qtest::Failure{std::string(word) + " is in no list of unit_nmse_test.cpp"};
+}
+
 static void errors_are_as_predicted() {
-    for (const char *text : {"int12",
-                             "int10",
-                             "int10:block=8",
-                             "int8",
-                             "int6",
-                             "int5",
-                             "int4",
-                             "int3",
-                             "int2",
-                             "minmax",
-                             "minmax:bits=6,bucket=32",
-                             "minmax:bits=5",
-                             "minmax:bits=4",
-                             "int4:block=128",
-                             "int4:round=stochastic",
-                             "minmax:round=stochastic",
-                             "fp16",
-                             "bf16",
-                             "fp8e4m3",
-                             "fp8e5m2",
-                             "mxfp8e4m3",
-                             "mxfp6e2m3",
-                             "mxfp4",
-                             "mxfp6e2m3:scale=ocp",
-                             "mxfp8e4m3:round=stochastic",
-                             "nvfp4",
-                             "nvfp4:round=stochastic",
-                             "nvfp4:bucket=all",
-                             "nvfp4:bucket=32"})
+    for (const char *text : fine_codecs)
         for (const size_t ranks : {1U, 2U, 5U, 16U}) {
             const Ratios ratios = ratios_of(text, ranks);
             check(text, ranks, "direct", ratios.direct, 1, 0.1);
@@ -121,9 +142,7 @@ static void errors_are_as_predicted() {
 
 // One encode of a codec that keeps little has the predicted error.
 static void one_encode_is_as_predicted() {
-    for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3", "terngrad",
-                             "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000",
-                             "topk", "topk:ratio=0.1", "topk:ratio=0.9"}) {
+    for (const char *text : coarse_codecs) {
         const Ratios ratios = ratios_of(text, 1, 1 << 18);
         check(text, 1, "direct", ratios.direct, 1, 0.02);
     }
@@ -159,6 +178,7 @@ static void coarse_codecs_drift_on_a_ring() {
 
 int main() {
     const CMUnitTest tests[] = {
+        QTEST(every_codec_is_measured),
         QTEST(noise_is_unbiased),
         QTEST(errors_are_as_predicted),
         QTEST(one_encode_is_as_predicted),

@@ -119,9 +119,26 @@ void error_is_as_predicted() {
     }
 }
 
+// The prediction adds up the errors of all encodes. A new codec whose errors add up must be added
+// to `codecs`.
+void every_codec_whose_errors_add_up_is_tried() {
+    for (const std::string_view word : codec_words) {
+        const Codec codec = *parse_codec(word);
+        if (codec.is_lossless()) continue;
+        const double nu = unit_nmse(codec, DataType::float32);
+        const double twice = loss_of(codec, DataType::float32, 2, 2).nmse();
+        const auto is_of_it = [word](std::string_view text) {
+            return text.substr(0, text.find(':')) == word;
+        };
+        if (std::abs(twice - 2 * nu) < 1e-9 && std::ranges::none_of(codecs, is_of_it))
+            throw Failure{std::string(word) + " is not in codecs[]"};
+    }
+}
+
 } // namespace
 
 int main() {
-    const CMUnitTest tests[] = {QTEST(error_is_as_predicted)};
+    const CMUnitTest tests[] = {QTEST(every_codec_whose_errors_add_up_is_tried),
+                                QTEST(error_is_as_predicted)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -100,7 +100,8 @@ constexpr const char *codecs[] = {"none",
                                   "terngrad:bucket=100",
                                   "topk:ratio=0.05",
                                   "int12",
-                                  "int10:block=16"};
+                                  "int10:block=16",
+                                  "mxfp6e2m3"};
 
 using AlgorithmNames = std::vector<const char *>;
 
@@ -189,6 +190,19 @@ template <class Compute> void check_stored(Compute compute) {
         if (is_chosen(i)) CHECK_EQ(compute(lines[i]), stored[i]);
 }
 
+// A new codec must be added to `codecs`, and a new algorithm to all_lines().
+void the_table_has_every_codec_and_algorithm() {
+    const auto lines = all_lines();
+    for (const CodecRow &row : codec_table)
+        if (std::ranges::none_of(lines,
+                                 [&](const TwinCall &line) { return line.codec.id == row.id; }))
+            throw Failure{std::string(row.name) + " has no golden collectives"};
+    for (const AlgorithmRow &row : algorithm_table())
+        if (std::ranges::none_of(
+                lines, [&](const TwinCall &line) { return line.algorithm.starts_with(row.name); }))
+            throw Failure{std::string(row.name) + " has no golden collectives"};
+}
+
 void slow_twin_gives_the_goldens() { check_stored(by_slow_twin); }
 void engine_gives_the_goldens() { check_stored(by_engine); }
 
@@ -199,7 +213,8 @@ int main(int count, char **arguments) {
         for (const TwinCall &line : all_lines()) puts(by_slow_twin(line).c_str());
         return 0;
     }
-    const CMUnitTest tests[] = {QTEST(slow_twin_gives_the_goldens),
+    const CMUnitTest tests[] = {QTEST(the_table_has_every_codec_and_algorithm),
+                                QTEST(slow_twin_gives_the_goldens),
                                 QTEST(engine_gives_the_goldens)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -311,6 +311,14 @@ static void casts_agree_on_every_pattern() {
     }
 }
 
+// A new codec must be added to codecs().
+static void every_codec_is_tried() {
+    const std::vector<Codec> tried = codecs();
+    for (const CodecRow &row : codec_table)
+        if (std::ranges::find(tried, row.id, &Codec::id) == tried.end())
+            throw qtest::Failure{std::string(row.name) + " is not in codecs()"};
+}
+
 static void masks_choose_tiers() {
     CHECK(best_kernels(tier_mask(Tier::scalar)).tier == Tier::scalar);
     CHECK(best_kernels(0).tier == Tier::scalar);
@@ -321,6 +329,7 @@ static void masks_choose_tiers() {
 
 int main() {
     const CMUnitTest tests[] = {
+        QTEST(every_codec_is_tried),
         QTEST(masks_choose_tiers),
         QTEST(copies_agree),
         QTEST(casts_agree_on_every_pattern),
