@@ -107,6 +107,9 @@ struct SettingsDigest {
     // A text that is too long keeps its beginning, and a hash replaces its end.
     static void set(Text &field, std::string_view text);
 };
+static_assert(sizeof(SettingsDigest) == 1384,
+              "a new field or codec changes the bytes that ranks exchange: raise newest_protocol, "
+              "too");
 
 // Returns a mismatch for the first difference. `all` is in rank order, here and below.
 Done check_digests(std::span<const SettingsDigest> all);
