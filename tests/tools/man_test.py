@@ -1,4 +1,4 @@
-"""The manual pages: every option that --help prints and every setting is explained, no other is, and groff has nothing to complain.
+"""The manual pages: every option that --help prints and every setting is explained, no other is, and groff has nothing to complain. The documents name every codec and algorithm.
 
 usage: man_test.py MANUAL_FOLDER QCCL_PERF QCCL_INFO
 """
@@ -77,6 +77,26 @@ class Settings(unittest.TestCase):
         known = set(re.findall(r"^  (QCCL_\w+)", tool.run([INFO, "settings"]).stdout, re.M))
         for path in FOLDER.glob("*.1"):
             self.assertEqual(set(re.findall(r"QCCL_[A-Z_]*[A-Z]", path.read_text())) - known, set(), path)
+
+
+class Names(unittest.TestCase):
+    def names_in(self, path, pattern):
+        return set(re.findall(pattern, (FOLDER.parent / path).read_text()))
+
+    def test_of_codecs(self):
+        printed = tool.run([INFO, "codecs"]).stdout.split("\nkeys\n")[0]
+        known = set(re.findall(r"^  (\w+) +[\d.]+ ", printed, re.M))
+        self.assertIn("int8", known)
+        self.assertEqual(known - self.names_in("docs/codecs.md", r"`(\w+)"), set())
+        self.assertEqual(known - self.names_in("include/qccl/qccl.h", r"\w+"), set())
+        self.assertEqual({re.sub(r"^int\d+$", "int", name) for name in known} - self.names_in("lib/codec/WIRE.md", r"\w+"), set())
+
+    def test_of_algorithms(self):
+        refused = tool.run([PERF, "all_reduce", "--algo", "?"], expect=2).stderr
+        known = set(re.search(r"possible are (.*), auto", refused)[1].split(", "))
+        self.assertIn("ring", known)
+        self.assertEqual(known - self.names_in("lib/codec/WIRE.md", r"`(\w+)"), set())
+        self.assertEqual(known - self.names_in("perf/qccl-info.1", r"(?m)^\.BR? (\w+)"), set())
 
 
 class Format(unittest.TestCase):
