@@ -100,11 +100,12 @@ class GpuModules(unittest.TestCase):
                                  r")\.so|ld-linux)", vendor)
 
     def test_table(self):
+        current_abi = int(re.search(r"current_abi = (\d+);", (ROOT / "lib/device/gpu.hpp").read_text())[1])
         for vendor, path in MODULES.items():
             library = ctypes.CDLL(path)
             library.qccl_gpu_module.restype = ctypes.POINTER(ModuleTable)
             module = library.qccl_gpu_module().contents
-            self.assertEqual(module.vendor.decode(), vendor)
+            self.assertEqual((module.abi, module.vendor.decode()), (current_abi, vendor))
             why = ctypes.create_string_buffer(300)
             count = module.count(why, len(why))
             self.assertNotEqual(count == 0, why.value == b"", vendor)
