@@ -139,6 +139,12 @@ targets_to_test() {
         echo -Dnvidia_targets=90 -Damd_targets=gfx942,gfx1100
 }
 
+# $@: options that targets_to_test has added, if any. The folder also serves `build` and the demonstration.
+warn_of_few_targets() {
+    [ $# -eq 0 ] || echo "quickstart.sh: the GPU modules in build/ are for the tests' GPUs only ($*); for all GPUs remove build/" \
+        "and run ./quickstart.sh build" >&2
+}
+
 # Tests wait for each other's processes half of their time, so two run on a core.
 run_tests() {
     status=0
@@ -159,8 +165,11 @@ test)
     install_packages $needed_to_build
     install_test_packages
     shift
-    # shellcheck disable=SC2046 # a list of words
-    build true $(targets_to_test) "$@"
+    few=$(targets_to_test)
+    # shellcheck disable=SC2086 # a list of words
+    build true $few "$@"
+    # shellcheck disable=SC2086
+    warn_of_few_targets $few
     run_tests
     ;;
 -h | --help)

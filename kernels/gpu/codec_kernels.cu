@@ -78,7 +78,7 @@ QCCL_TOPK(digit)
 QCCL_TOPK(count)
 QCCL_TOPK(write)
 
-QCCL_DEFINE(device_barrier, 1, barrier_with_others(batch))
+QCCL_DEFINE(gpu_barrier, 1, barrier_with_others(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

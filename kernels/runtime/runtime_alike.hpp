@@ -1,5 +1,5 @@
-// What NVIDIA's and AMD's runtimes have alike but for the names' beginning, which the including
-// file gives by QCCL_RUNTIME(name). Included by runtime_cuda.hpp and runtime_hip.hpp alone.
+// What the CUDA and HIP runtimes spell alike except for the prefix, which the including file gives
+// as QCCL_RUNTIME(name). Included by runtime_cuda.hpp and runtime_hip.hpp alone.
 #pragma once
 
 #include "base/text.hpp"
@@ -138,3 +138,5 @@ inline Status await(Stream stream, Event event) {
 inline Status query(Event event) { return QCCL_RUNTIME(EventQuery)(event); }
 
 } // namespace qccl::runtime
+
+#undef QCCL_RUNTIME

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <utility>
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -131,7 +130,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     describe(properties, traits);
     traits.has_stream_waits = driver().await_value != nullptr;
     traits.can_capture = traits.has_stream_waits;
-    traits.has_device_barrier = true;
+    traits.has_gpu_barrier = true;
     traits.threads = "cuda"; // cuda-EvtHandlr, cuda00001400006
     std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
     return status;

@@ -73,7 +73,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_stream_waits = true;
     traits.can_capture = true;
-    traits.has_device_barrier = true;
+    traits.has_gpu_barrier = true;
     traits.threads = "emulated-gpu";
     std::memcpy(uuid.data(), properties.uuid, uuid.size());
     return status;

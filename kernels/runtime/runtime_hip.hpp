@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <memory>
-#include <utility>
 
 #include <hip/hip_runtime.h>
 
@@ -61,7 +60,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     if (const Status status = hipGetDeviceProperties(&properties, device); !is_ok(status))
         return status;
     describe(properties, traits);
-    traits.has_device_barrier = false; // not proven where memory may be coarse-grained
+    traits.has_gpu_barrier = false; // not proven where memory may be coarse-grained
     hipUUID found;
     const Status status = hipDeviceGetUuid(&found, device);
     std::memcpy(uuid.data(), found.bytes, uuid.size());

@@ -64,7 +64,7 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
 static size_t lines_offset(size_t outbox_bytes) { return round_up(outbox_bytes, gpu_alignment); }
 
 void GpuStaging::place_lines() {
-    if (mapped_.size() > most_barrier_ranks || !gpu_->traits().has_device_barrier) return;
+    if (mapped_.size() > most_barrier_ranks || !gpu_->traits().has_gpu_barrier) return;
     lines_.eager_slot_bytes = gpu_eager_bytes;
     for (const Mapped &mapped : mapped_)
         lines_.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));

@@ -29,6 +29,8 @@ struct StatusNote {
     std::byte data[StatusAllGather::most_in_one] = {};
 };
 static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
+static_assert(sizeof(StatusNote) == 2056,
+              "another size changes the bytes that ranks exchange: raise newest_protocol, too");
 static_assert(sizeof(SettingsDigest) <= StatusAllGather::most_in_one, "one all-gather is enough");
 
 StatusNote note_of(const Done &mine, const void *data, uint64_t bytes) {
@@ -44,15 +46,15 @@ StatusNote note_of(const Done &mine, const void *data, uint64_t bytes) {
 // The error that `rank` has reported. The rank at fault is the one that the note names, or else
 // `rank` itself.
 Error error_of(const StatusNote &note, uint32_t rank) {
-    Error told = note.error;
-    const std::string_view text = told.make_printable().text;
+    Error received = note.error;
+    const std::string_view text = received.make_printable().text;
     char who[24];
     snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
     // Some sentences already begin with the rank.
     const bool says_who = text.starts_with(who);
-    return Error::make(Code::remote_error, "%s%s", says_who ? "" : who, told.text)
-        .at_rank(told.rank == Error::no_rank ? int64_t{rank} : told.rank)
-        .compared(told.expected, told.got);
+    return Error::make(Code::remote_error, "%s%s", says_who ? "" : who, received.text)
+        .at_rank(received.rank == Error::no_rank ? int64_t{rank} : received.rank)
+        .compared(received.expected, received.got);
 }
 
 } // namespace

@@ -78,7 +78,7 @@
     X(topk_count_double)                                                                           \
     X(topk_write_float)                                                                            \
     X(topk_write_double)                                                                           \
-    X(device_barrier)
+    X(gpu_barrier)
 
 namespace qccl {
 

@@ -71,7 +71,7 @@ struct GpuTraits {
     bool can_capture = false; // graphs, also with waits for host words in them
     // Whether kernels of several GPUs can wait for each other's words
     // (kernels/gpu/gpu_barrier.hpp).
-    bool has_device_barrier = false;
+    bool has_gpu_barrier = false;
 };
 
 class Gpu {

@@ -429,7 +429,7 @@ Done KernelLauncher::launch_barrier(const Barrier &barrier) {
     own.coded = barrier.value;
     own.begin = barrier.looks;
     QCCL_TRY(flush());
-    QCCL_TRY(add({KernelId::device_barrier}, 1, {}, own,
+    QCCL_TRY(add({KernelId::gpu_barrier}, 1, {}, own,
                  std::span(operands).first(2 + barrier.others.size())));
     return flush();
 }

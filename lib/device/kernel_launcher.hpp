@@ -28,7 +28,7 @@ struct MostBlocks {
         return {.of_folds = 12 * multiprocessors, .of_topk = 4 * multiprocessors};
     }
     unsigned of(KernelId kernel) const {
-        const bool is_of_topk = kernel >= KernelId::clear_sums && kernel < KernelId::device_barrier;
+        const bool is_of_topk = kernel >= KernelId::clear_sums && kernel < KernelId::gpu_barrier;
         return is_of_topk ? of_topk : of_folds;
     }
 };

@@ -91,7 +91,7 @@ Done KeepaliveConnector::start(Attempt &attempt) {
         socket(attempt.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!attempt.connection.is_open()) {
         const int problem = errno;
-        if (is_out_of_descriptors(problem) && !silent_.drop_oldest())
+        if (is_out_of_descriptors(problem) && !acceptor_.drop_oldest())
             return cannot("make a socket");
         fail(attempt, problem);
         return {};
@@ -160,7 +160,7 @@ int KeepaliveConnector::poll_descriptors(std::vector<pollfd> &polls, TimePoint d
     polls.clear();
     for (const FileDescriptor &listener : listener_.listeners())
         polls.push_back({listener.number(), POLLIN, 0});
-    silent_.append_polls(polls);
+    acceptor_.append_polls(polls);
     TimePoint until = deadline;
     for (const Attempt &attempt : attempts_) {
         const short what = attempt.has_greeted ? POLLIN : POLLOUT;
@@ -183,15 +183,15 @@ Done KeepaliveConnector::run(TimePoint deadline, const CancelCheck &cancel_check
         if (poll_descriptors(polls, next_look(now, deadline, cancel_check)) <= 0) continue;
         const pollfd *const of_listeners = polls.data();
         const pollfd *const of_silent = of_listeners + listeners.size();
-        const pollfd *of_attempts = of_silent + silent_.size();
-        silent_.identify_from(
+        const pollfd *of_attempts = of_silent + acceptor_.size();
+        acceptor_.identify_from(
             of_silent, [this](FileDescriptor &connection) { return receive_hello(connection); });
         for (Attempt &attempt : attempts_)
             if ((of_attempts++)->revents != 0 && !to_called_.is_open()) go_on(attempt);
         if (to_called_.is_open()) attempts_.clear();
         for (size_t i = 0; i < listeners.size(); i++)
             if (of_listeners[i].revents != 0)
-                QCCL_TRY(silent_.accept_at(listeners[i], [](const auto &) { return true; }));
+                QCCL_TRY(acceptor_.accept_at(listeners[i], [](const auto &) { return true; }));
     }
 }
 

@@ -120,10 +120,10 @@ private:
     const KeepaliveListener &listener_;
     const uint32_t own_rank_;
     std::optional<uint32_t> called_, expected_;
-    KeepaliveAddress contact_;      // of the called rank
-    std::vector<Attempt> attempts_; // those that may still succeed
-    int problem_ = 0;               // errno of the latest attempt that failed
-    Acceptor silent_{most_silent};  // accepted, no greeting yet
+    KeepaliveAddress contact_;       // of the called rank
+    std::vector<Attempt> attempts_;  // those that may still succeed
+    int problem_ = 0;                // errno of the latest attempt that failed
+    Acceptor acceptor_{most_silent}; // KeepaliveHello has not come yet
     FileDescriptor to_called_, from_expected_;
 };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstring>
 
 namespace qccl {
@@ -135,10 +134,7 @@ Error sanitize_remote(Error told, uint32_t from, uint32_t size) {
         return Error::make(Code::remote_error,
                            "rank %u says that the communicator has failed, but not why", from)
             .at_rank(from);
-    // The text is shown on terminals.
-    for (char &each : told.text)
-        if (each != '\0' && !std::isprint(static_cast<unsigned char>(each))) each = '?';
-    return told;
+    return told.make_printable();
 }
 
 std::optional<Error> SharedError::failure() const {
@@ -150,8 +146,7 @@ std::optional<Error> SharedError::failure() const {
     if (recorded_by > peer_table_.size())
         return Error::make(Code::internal_error, "the shared failure record is damaged");
     Error error = peer_table_.segments[recorded_by - 1].failure().error;
-    error.text[sizeof error.text - 1] = '\0';
-    return error;
+    return error.make_printable();
 }
 
 Error SharedError::set_once(const Error &error) {

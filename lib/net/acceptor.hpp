@@ -1,9 +1,9 @@
-// Accepts connections at a process's listening sockets, and keeps those that have not shown yet
-// whose they are. Other programs may connect too and stay silent. They keep no rank out: a rank
-// sends its cookie as soon as it has connected, so the oldest silent connection gives way to a new
-// one. Used by the exchange of descriptors and by keepalive connections. (The strangers of a
-// rendezvous prove in several steps who they are, and its server keeps them itself.) No call
-// blocks. One thread at a time uses an Acceptor.
+// Accepts connections at listening sockets, and keeps those that have not identified themselves
+// yet. Other programs may connect and stay silent. A rank sends its cookie as soon as it has
+// connected, so the oldest silent connection is closed when there are too many. Used by the
+// exchange of descriptors and by keepalive connections. (A rank proves its identity to a rendezvous
+// in several steps, and the rendezvous keeps such connections itself.) No call blocks. One thread
+// at a time uses an Acceptor.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -28,8 +29,8 @@ public:
     explicit Acceptor(size_t most) : most_(most) {}
 
     // Accepts one connection, if one waits at `listener`, and keeps it if `may_enter(connection)`.
-    // If no descriptor is free, the oldest silent connection gives up its own, and the caller comes
-    // again as the listener is still ready. Returns system_error if there is no such connection.
+    // If no descriptor is free, closes the oldest silent connection instead, and the caller comes
+    // again: the listener is still ready. Returns system_error if there is no such connection.
     template <class MayEnter> Done accept_at(const FileDescriptor &listener, MayEnter may_enter) {
         FileDescriptor connection(
             accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -56,10 +57,9 @@ public:
         for (const FileDescriptor &connection : silent_)
             polls.push_back({connection.number(), POLLIN, 0});
     }
-    // Calls `identify(connection)` for each silent connection whose entry, of those that
-    // append_polls() appended and of which `polled` is the first, reports something. It reads from
-    // the connection, and may move it away. The connection is kept only if it returns true: more
-    // has to come.
+    // `polled` points to the first entry that append_polls() has added. For each connection whose
+    // entry reports an event, calls `identify(connection)`, which reads from the connection and may
+    // move it away. A connection for which `identify` returns false is dropped.
     template <class Identify> void identify_from(const pollfd *polled, Identify identify) {
         std::erase_if(silent_, [&](FileDescriptor &connection) {
             return (polled++)->revents != 0 && !identify(connection);

@@ -201,7 +201,7 @@ public:
     FdExchangeSession(const FileDescriptor &listener, const FdExchangeAddress &address,
                       std::span<const uint32_t> ranks)
         : listener_(listener), address_(address), ranks_(ranks), pairs_(ranks.size()),
-          connections_(ranks.size()), silent_(ranks.size() + silent_strangers) {}
+          connections_(ranks.size()), acceptor_(ranks.size() + silent_strangers) {}
 
     void put(uint32_t rank, FdPair pair) {
         pairs_[rank] = std::move(pair);
@@ -226,11 +226,11 @@ public:
     // Waits until a rank connects or sends, until `deadline` at the latest, and handles that.
     Done attend(TimePoint deadline) {
         std::vector<pollfd> polls{{listener_.number(), POLLIN, 0}};
-        silent_.append_polls(polls);
+        acceptor_.append_polls(polls);
         if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
             return {};
         Done done;
-        silent_.identify_from(polls.data() + 1, [&](FileDescriptor &connection) {
+        acceptor_.identify_from(polls.data() + 1, [&](FileDescriptor &connection) {
             if (done) done = receive_from(connection);
             return false;
         });
@@ -266,7 +266,7 @@ private:
     }
 
     Done admit() {
-        return silent_.accept_at(listener_, [this](const FileDescriptor &connection) {
+        return acceptor_.accept_at(listener_, [this](const FileDescriptor &connection) {
             const std::optional<uid_t> user = user_of(connection);
             if (user != geteuid()) turned_away_ = user;
             return user == geteuid();
@@ -289,7 +289,7 @@ private:
     const std::span<const uint32_t> ranks_;
     std::vector<FdPair> pairs_; // by index in `ranks_`
     std::vector<FileDescriptor> connections_;
-    Acceptor silent_;
+    Acceptor acceptor_;
     std::optional<uid_t> turned_away_; // user of the last process that was refused
     size_t come_ = 0;
 };

@@ -89,16 +89,4 @@ struct Wait {
     bool is_brief = false;
 };
 
-// Spans a rank's wait for one thing, whatever number of steps the wait has. Until the object's end
-// the other ranks are told that the rank waits, and its time runs.
-template <class Waiting> class WaitScope {
-public:
-    explicit WaitScope(Waiting &waiting) : waiting_(waiting) {}
-    WaitScope(const WaitScope &) = delete;
-    ~WaitScope() { waiting_.wait_done(); }
-
-private:
-    Waiting &waiting_;
-};
-
 } // namespace qccl

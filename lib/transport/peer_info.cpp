@@ -50,10 +50,10 @@ SegmentShape shape_of(const TransportOptions &options) {
 
 Done RankOutcome::of_rank(uint32_t rank) const {
     if (!has_failed()) return {};
-    Error told = error;
-    return Error::make(told.code, "rank %u: %s", rank, told.make_printable().text)
+    Error received = error;
+    return Error::make(received.code, "rank %u: %s", rank, received.make_printable().text)
         .at_rank(rank)
-        .compared(told.expected, told.got);
+        .compared(received.expected, received.got);
 }
 
 Result<PeerInfoTable> PeerInfoTable::gather(PeerInfo mine, const AllGather &all_gather,

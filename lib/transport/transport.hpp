@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/socket.h>
@@ -206,6 +207,19 @@ protected:
 
 private:
     const TransportTraits traits_;
+};
+
+// Ends a rank's wait when the scope ends, also by an error. The wait begins with the first call of
+// `wait`. After its end other ranks no longer see this rank wait, and its next wait has its full
+// time limit. Inside a transport, `Waiting` is its FailureDetector.
+template <class Waiting = Transport> class WaitScope {
+public:
+    explicit WaitScope(Waiting &waiting) : waiting_(waiting) {}
+    WaitScope(const WaitScope &) = delete;
+    ~WaitScope() { waiting_.wait_done(); }
+
+private:
+    Waiting &waiting_;
 };
 
 // The all-gather that the creation of a transport is given: collects `bytes` of every rank in

@@ -2,6 +2,8 @@
 // along direct and ring schedules, and stochastic rounding has no bias.
 #include "tests/kit/trip.hpp"
 
+#include <algorithm>
+
 using namespace qccl;
 using namespace trip;
 

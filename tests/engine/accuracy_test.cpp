@@ -4,6 +4,7 @@
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/thinning.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>

@@ -5,6 +5,7 @@
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/thinning.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string_view>

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu_tiers.hpp"
 
+#include <algorithm>
 #include <vector>
 
 using namespace qccl;

@@ -81,8 +81,9 @@ void ranks_where_rings_leave_a_rack_are_counted() {
     const auto turned = [&](uint32_t by) {
         std::vector<uint32_t> ring(spots.size());
         std::iota(ring.begin(), ring.end(), 0U);
-        std::ranges::rotate(ring, ring.begin() + by);
-        std::ranges::rotate(ring, std::ranges::find(ring, 0U));
+        // Clang 14 does not compile ranges::rotate.
+        std::rotate(ring.begin(), ring.begin() + by, ring.end());
+        std::rotate(ring.begin(), std::ranges::find(ring, 0U), ring.end());
         return ring;
     };
     std::vector<uint32_t> back = turned(0);

@@ -74,7 +74,7 @@ static void the_module_knows_its_gpus() {
         CHECK_EQ(gpu->traits().name, "emulated:" + std::to_string(number));
         CHECK_EQ(gpu->traits().lanes, number % 2 == 0 ? 32U : 64U);
         CHECK(gpu->traits().has_stream_waits && gpu->traits().can_capture &&
-              gpu->traits().has_device_barrier);
+              gpu->traits().has_gpu_barrier);
         CHECK(!gpu->traits().model.empty());
     }
     qcclEmulatedFailCall(1, qcclEmulatedErrorInitialization);

@@ -1,6 +1,6 @@
-"""A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built. What the
-fuzzers need it compiles with their sanitizers, and the fuzzers find nothing; at the rest it only looks.
-Exits 77 (skip) with a word where it is missing.
+"""A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built. It compiles the
+sources of the fuzzers with their sanitizers, and the fuzzers find nothing; it only looks at the rest. Exits 77 (skip) with a
+word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all sources first.
 
 usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
 """
@@ -48,8 +48,8 @@ def look_of(source, options):
 
 
 def rules(compiled):
-    """A line of ninja for each source that is not compiled by clang in any case: as Meson has it compiled, but by clang, and only
-    looked at."""
+    """A rule of ninja for each source that the fuzzers' build does not compile: compiled as Meson has it, but by clang and with
+    -fsyntax-only."""
     seen = set()
     for row in json.loads((BUILD / "compile_commands.json").read_text()):
         source = (BUILD / row["file"]).resolve()
@@ -93,8 +93,9 @@ def main():
     command = ["ninja", "-k", "0", "-j2", "-C", str(BUILD), "-f", str(write_ninja(fuzz.sources() if fuzz else set()))]
     if subprocess.run(command, check=False).returncode != 0:
         sys.exit(1)
-    if fuzz:
-        fuzz.test()
+    if not fuzz:
+        sys.exit(SKIP)
+    fuzz.test()
 
 
 main()

@@ -12,15 +12,16 @@ import sys
 OPTIONS = ["-Dfuzz=true", "-Dtests=false", "-Dperf=false", "-Dmpi=disabled", "-Dbuildtype=plain", "-Dwerror=true",
            "-Doptimization=1", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dcuda=disabled", "-Dhip=disabled"]
 # Of debug information lines are enough, which a finding is reported with. The checks left out take a quarter of the time
-# to compile, and find what the address sanitizer finds too.
+# to compile; the fuzzers of the night have them.
 ALL_FILES = ["-gline-tables-only", "-fPIC", "-pthread", "-fno-sanitize=null,object-size,vptr"]
 # What nearly every file includes is read once. Clang refuses a precompiled header that was made with other options than
 # the file that includes it.
 HEADERS = ("algorithm array atomic chrono cmath cstdint cstdio cstdlib cstring functional map memory mutex optional set span string "
            "string_view thread utility vector").split()
-COMPILE = ["clang++-14", "-std=c++20", "-O1", *ALL_FILES, "-D_FILE_OFFSET_BITS=64", "-fno-omit-frame-pointer",
-              "-fsanitize=address,undefined", "-fsanitize=fuzzer-no-link", "-ffp-contract=off", "-fno-fast-math",
-              "-fvisibility=hidden", "-fno-semantic-interposition"]
+COMPILE = ["clang++-14", "-std=c++20", "-O1", "-D_FILE_OFFSET_BITS=64", "-fno-omit-frame-pointer",
+           "-fsanitize=address,undefined", "-fsanitize=fuzzer-no-link", "-ffp-contract=off", "-fno-fast-math",
+           "-fvisibility=hidden", "-fno-semantic-interposition", *ALL_FILES]
+MADE_WITH = repr((OPTIONS, ALL_FILES, HEADERS))
 STOP = {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
@@ -52,8 +53,10 @@ class FuzzBuild:
             self.set_up()
 
     def is_usable(self):
-        """Clang refuses a precompiled header when a system header, or clang itself, is another one since."""
-        if not (self.folder / "build.ninja").is_file():
+        """It has been set up with these options, and clang takes its precompiled header: it refuses it when a system header, or
+        clang itself, is another one since."""
+        options = self.folder / "options"
+        if not options.is_file() or options.read_text() != MADE_WITH:
             return False
         tried = subprocess.run([*COMPILE, "-fsyntax-only", "-include-pch", self.folder / "fuzz_headers.hpp.pch", "-x", "c++", "/dev/null"],
                                capture_output=True, check=False)
@@ -67,9 +70,11 @@ class FuzzBuild:
         words = " ".join(ALL_FILES)
         run(self.meson, "setup", self.folder, self.root, *OPTIONS, f"-Dc_args={words}", f"-Dcpp_args={words}",
             f"-Dfuzz_headers={headers}.pch")
+        (self.folder / "options").write_text(MADE_WITH)
 
     def sources(self):
         """What the fuzzers of a short run are compiled from, with every warning an error."""
+        run("ninja", "-C", self.folder, "build.ninja", shown=False)  # if a meson.build has changed
         commands = set(run("ninja", "-C", self.folder, "-t", "commands", "smoke_fuzzers", shown=False).splitlines())
         rows = json.loads((self.folder / "compile_commands.json").read_text())
         return {(self.folder / row["file"]).resolve() for row in rows if row["command"] in commands}

@@ -105,7 +105,7 @@ template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint3
     for (uint32_t slot = first; slot < first + slots; slot++)
         while (!transport_.is_free(slot))
             QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
-    waiting_.reset();
+    waiting_.reset(); // cut_outbox() goes on without a charge
     return {};
 }
 

@@ -65,7 +65,8 @@ private:
     Done wait(const Wait &what);
     // Adds the time since the last charge to the counter.
     void charge(Counter &counter);
-    // Ends the wait, if there is one.
+    // Ends the wait, if there is one, and adds the time since the last charge to the time of
+    // waiting.
     void charge_wait();
     // Returns the number of elements of the segment that the task works on.
     uint64_t count_of(PipelineLane &lane, const Task &task) const {
@@ -83,7 +84,7 @@ private:
     TaskExecutor executor_;
     StoreChoice &store_;
     const bool leaves_progress_to_receives_; // see Transport::progress
-    std::optional<WaitScope<Transport>> waiting_;
+    std::optional<WaitScope<>> waiting_;
     std::span<PipelineLane> lanes_;
     uint64_t running_ = 0; // lanes that are not done
     uint64_t ticks_ = 0;   // when the time that is not charged yet began
