@@ -144,7 +144,7 @@ Done FailureDetector::block(const Wait &what) {
     }
     const auto suspect = suspect_;
     show(what);
-    QCCL_TRY(examine(what.on));
+    QCCL_TRY(examine(what));
     // The last message of a lost rank may have come since the last look, so the caller looks again.
     if (suspect_ != suspect) return {};
     sleep(what.is_brief ? brief_nap : nap_);
@@ -173,17 +173,19 @@ void FailureDetector::end() {
 void FailureDetector::show(const Wait &what) const {
     RankStatus &status = peer_table_.mine().status();
     status.awake_ns.store(count_ns(now_), std::memory_order_relaxed);
-    status.waits_on.store(what.on + 1, std::memory_order_release);
+    // A rank whose device computes is busy; nobody else delays it.
+    const uint32_t waits_on = what.phase == WaitPhase::device ? 0 : what.on + 1;
+    status.waits_on.store(waits_on, std::memory_order_release);
     recorder_.waits(what, count_ns(since_), count_ns(now_));
 }
 
-Done FailureDetector::examine(uint32_t on) {
+Done FailureDetector::examine(const Wait &what) {
     if (const auto failure = shared_error_.failure()) return *failure;
     if (options_.idle) options_.idle();
-    QCCL_TRY(check_peers(on));
+    QCCL_TRY(check_peers(what.on));
     for (uint32_t peer = 0; peer < peer_table_.size(); peer++)
         if (const auto call = history_.disagreement(peer)) return mismatch(*call);
-    return check_time(on);
+    return what.phase == WaitPhase::device ? Done() : check_time(what.on);
 }
 
 bool FailureDetector::has_left(uint32_t peer) const {

@@ -87,7 +87,8 @@ private:
     // Whether other threads run on this rank's core, as recent yields have shown.
     bool shares_core() const;
     void show(const Wait &what) const;
-    Done examine(uint32_t on);
+    // The time limit is for peers, not for the rank's own device.
+    Done examine(const Wait &what);
     Done check_peers(uint32_t on);
     Done check_time(uint32_t on);
     bool has_left(uint32_t peer) const;

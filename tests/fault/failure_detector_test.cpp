@@ -83,6 +83,28 @@ std::vector<Clock::duration> times(const Rank &rank, Transport &transport, uint6
     return taken;
 }
 
+// The time limit holds for a wait for a peer, which begins after the wait for the device.
+template <Kind kind> void a_device_may_compute_longer_than_a_peer_may_stay_away() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(begin(*transport, call_number(1), 100ms));
+        if (rank.rank == 0) {
+            Wait device(0, WaitPhase::device);
+            device.is_brief = true;
+            const auto start = Clock::now();
+            {
+                const WaitScope waiting(*transport);
+                while (Clock::now() - start < 300ms) CHECK_OK(transport->wait(device));
+            }
+            Done waited;
+            while (waited) waited = transport->wait(1);
+            check_error(waited.error(), Code::timeout, 1, waited.error().text);
+            CHECK(Clock::now() - start >= 400ms);
+        }
+        rank.meeting.barrier();
+    });
+}
+
 template <Kind kind> void ranks_may_outnumber_cores() {
     run_ranks(kind, 8, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -141,6 +163,7 @@ int main() {
     const CMUnitTest tests[] = {
         ON_ALL(sleepers_are_woken),
         ON_BOTH(who_waits_for_room_is_woken),
+        ON_BOTH(a_device_may_compute_longer_than_a_peer_may_stay_away),
         ON_BOTH(ranks_may_outnumber_cores),
         ON_BOTH(ranks_that_come_to_share_a_core_stop_spinning),
         ON_BOTH(a_spin_that_is_asked_for_is_spun),

@@ -190,13 +190,15 @@ template <class Trace> Wait Interpreter<Trace>::what_to_await() {
     wait.segment = lane.instance() + 1;
     wait.segments = program_.geometry.instances;
     if (memory_.gpu && memory_.gpu->is_busy()) {
+        // The rank may be ready for a message too, but a peer's time begins when the device is
+        // idle.
         wait.phase = WaitPhase::device;
         wait.is_brief = true;
+        return wait;
     }
     for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++) {
         if (!lane.is_ready(i)) continue;
         const Task &task = program_.tasks[i];
-        if (task.kind == Task::Kind::work && wait.is_brief) continue; // its device has enough to do
         wait.on = task.awaited;
         wait.phase = phase_of(task.kind);
         if (task.kind == Task::Kind::work) break; // holds ops, so there is no step to name
