@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "base/system.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <utility>
@@ -64,6 +65,14 @@ public:
         std::erase_if(silent_, [&](FileDescriptor &connection) {
             return (polled++)->revents != 0 && !identify(connection);
         });
+    }
+    // Closes the oldest connection whose entry reports nothing; returns false if there is none.
+    bool drop_silent(const pollfd *polled) {
+        const auto is_silent = [&](const FileDescriptor &) { return (polled++)->revents == 0; };
+        const auto oldest = std::find_if(silent_.begin(), silent_.end(), is_silent);
+        if (oldest == silent_.end()) return false;
+        silent_.erase(oldest);
+        return true;
     }
     size_t size() const { return silent_.size(); }
 

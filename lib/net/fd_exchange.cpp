@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -229,6 +230,10 @@ public:
         acceptor_.append_polls(polls);
         if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
             return {};
+        const auto ready = static_cast<size_t>(std::count_if(
+            polls.begin() + 1, polls.end(), [](const pollfd &each) { return each.revents != 0; }));
+        // A message that comes when no descriptor is free loses those that it carries.
+        if (!can_open(2 * ready) && acceptor_.drop_silent(polls.data() + 1)) return {};
         Done done;
         acceptor_.identify_from(polls.data() + 1, [&](FileDescriptor &connection) {
             if (done) done = receive_from(connection);
@@ -263,6 +268,15 @@ private:
                 return reason;
         }
         return 0;
+    }
+
+    bool can_open(size_t descriptors) const {
+        std::vector<FileDescriptor> opened;
+        for (size_t i = 0; i < descriptors; i++) {
+            opened.emplace_back(fcntl(listener_.number(), F_DUPFD_CLOEXEC, 0));
+            if (!opened.back().is_open()) return false;
+        }
+        return true;
     }
 
     Done admit() {
