@@ -37,8 +37,7 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
     }
     if (given.codec) {
         const auto codec = parse_codec(given.codec);
-        if (!codec)
-            return Error::make(Code::invalid_argument, "config: %.200s", codec.error().text);
+        if (!codec) return Error::make(Code::invalid_argument, "config: %s", codec.error().text);
         comm_config.codec = *codec;
     }
     if (given.algorithm) {
