@@ -34,18 +34,28 @@ inline uint32_t number_in(const SurvivorExchange::Bytes &bytes) {
 
 inline Done nothing_against_it(const SurvivorExchange::Proposal &) { return {}; }
 
-// Returns the bits of all ranks that have voted.
-inline Result<uint32_t> roll_call(SurvivorExchange &survivors, const MemberGroup &group,
-                                  uint32_t own_rank) {
+// Gives a number, and returns the sum of the numbers of all ranks that have voted. `at_decision`
+// may be empty; the rank that decides calls it first.
+inline Result<uint32_t> agree_on_sum(SurvivorExchange &survivors, const MemberGroup &group,
+                                     uint32_t mine, const SurvivorExchange::Validator &validate,
+                                     const std::function<void()> &at_decision) {
     QCCL_TRY(const SurvivorExchange::Bytes decided,
-             survivors.agree(group, word(1U << own_rank), nothing_against_it,
-                             [](const std::vector<SurvivorExchange::Proposal> &proposals) {
+             survivors.agree(group, word(mine), validate,
+                             [&](const std::vector<SurvivorExchange::Proposal> &proposals) {
+                                 if (at_decision) at_decision();
                                  uint32_t sum = 0;
                                  for (const SurvivorExchange::Proposal &vote : proposals)
                                      sum += number_in(vote.payload);
                                  return word(sum);
                              }));
     return number_in(decided);
+}
+
+// Returns the bits of all ranks that have voted.
+inline Result<uint32_t> roll_call(SurvivorExchange &survivors, const MemberGroup &group,
+                                  uint32_t own_rank,
+                                  const std::function<void()> &at_decision = {}) {
+    return agree_on_sum(survivors, group, 1U << own_rank, nothing_against_it, at_decision);
 }
 
 } // namespace qtest

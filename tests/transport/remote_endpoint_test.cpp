@@ -145,15 +145,6 @@ template <Kind kind> void small_messages_go_as_one() {
     });
 }
 
-// Returns the network end of a rank that has a host of its own. Such a rank adds all other ranks as
-// peers, but not itself.
-NetworkEnd &end_of(uint32_t rank) {
-    const std::lock_guard guard(memory_network::living().mutex);
-    for (const auto &[end, _] : memory_network::living().ends)
-        if (!end->peers[rank]) return *end;
-    throw Failure{"no such end"};
-}
-
 // Returns how many messages have arrived at the end and are not processed yet.
 size_t count_untaken(NetworkEnd &end) {
     const std::lock_guard guard(end.mutex);

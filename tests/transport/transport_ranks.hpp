@@ -196,6 +196,15 @@ struct Rank {
     }
 };
 
+// Returns the end in the memory network of a rank that has a host of its own. Such a rank adds all
+// other ranks as peers, but not itself.
+inline qccl::NetworkEnd &end_of(uint32_t rank) {
+    const std::lock_guard guard(memory_network::living().mutex);
+    for (const auto &[end, _] : memory_network::living().ends)
+        if (!end->peers[rank]) return *end;
+    throw Failure{"no such end"};
+}
+
 using Body = std::function<void(const Rank &)>;
 // Runs in the parent beside the rank processes; gets their pids by rank.
 using Watch = std::function<void(const std::vector<pid_t> &)>;
