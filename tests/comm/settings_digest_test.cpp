@@ -52,6 +52,13 @@ static void another_byte_order_is_refused() {
     CHECK_EQ(std::string(refused.error().text), "byte order: rank 1 has another one than rank 0");
 }
 
+static void what_is_no_offer_is_refused() {
+    auto all = offers(2);
+    all[1].magic++;
+    const auto refused = check_offers(all);
+    CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 1);
+}
+
 static void ranks_out_of_order_are_refused() {
     auto all = offers(3);
     std::swap(all[1], all[2]);
@@ -72,6 +79,7 @@ static void each_field_is_compared_and_named() {
     };
     for (const Case &each :
          {Case{&SettingsDigest::codec, "codec"}, Case{&SettingsDigest::algorithm, "algorithm"},
+          Case{&SettingsDigest::plan, "QCCL_PLAN_FILE"},
           Case{&SettingsDigest::checksum, "QCCL_CHECKSUM"},
           Case{&SettingsDigest::reproducible, "reproducible"},
           Case{&SettingsDigest::segment, "QCCL_SEGMENT"},
@@ -223,12 +231,19 @@ static void the_slowest_kernels_set_the_pace() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(the_slowest_kernels_set_the_pace), QTEST(equal_ranks_agree),
-        QTEST(a_common_protocol_is_enough),      QTEST(another_byte_order_is_refused),
-        QTEST(ranks_out_of_order_are_refused),   QTEST(each_field_is_compared_and_named),
-        QTEST(spellings_of_one_value_agree),     QTEST(places_are_told_by_node_host_and_rack),
-        QTEST(quotes_hold_the_value_alone),      QTEST(a_host_is_in_one_rack),
-        QTEST(ranks_on_gpus_are_counted),        QTEST(long_texts_differ_in_their_ends),
+        QTEST(the_slowest_kernels_set_the_pace),
+        QTEST(equal_ranks_agree),
+        QTEST(a_common_protocol_is_enough),
+        QTEST(another_byte_order_is_refused),
+        QTEST(what_is_no_offer_is_refused),
+        QTEST(ranks_out_of_order_are_refused),
+        QTEST(each_field_is_compared_and_named),
+        QTEST(spellings_of_one_value_agree),
+        QTEST(places_are_told_by_node_host_and_rack),
+        QTEST(quotes_hold_the_value_alone),
+        QTEST(a_host_is_in_one_rack),
+        QTEST(ranks_on_gpus_are_counted),
+        QTEST(long_texts_differ_in_their_ends),
         QTEST(one_rank_warns_for_all_alike),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

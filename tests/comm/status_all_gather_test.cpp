@@ -28,6 +28,27 @@ static std::vector<Done> run(uint32_t size,
     return dones;
 }
 
+// Counts the all-gathers of one rank.
+class CountedBootstrap final : public Bootstrap {
+public:
+    explicit CountedBootstrap(Bootstrap &inner) : inner_(inner) {}
+
+    uint32_t rank() const override { return inner_.rank(); }
+    uint32_t size() const override { return inner_.size(); }
+    std::string means() const override { return inner_.means(); }
+    Done all_gather(const void *mine, void *all, size_t bytes) override {
+        count_++;
+        if (count_ == failing_) return Error::make(Code::timeout, "in vain");
+        return inner_.all_gather(mine, all, bytes);
+    }
+    void fail_in(int number) { failing_ = number; }
+    int count() const { return count_; }
+
+private:
+    Bootstrap &inner_;
+    int count_ = 0, failing_ = 0;
+};
+
 static void values_come_in_rank_order() {
     const auto dones = run(4, [](uint32_t rank, StatusAllGather &exchange) -> Done {
         std::array<uint64_t, 4> all{};
@@ -97,6 +118,76 @@ static void a_failure_is_heard_in_the_middle_of_the_others_work() {
     }
 }
 
+// Once a rank knows that all know of a failure, it exchanges nothing more: the other ranks would
+// not come.
+static void nothing_is_exchanged_after_a_failure() {
+    struct Case {
+        const char *what;
+        bool fails;       // rank 0 concludes with an error of its own
+        bool other_fails; // rank 1 does
+        size_t bytes;     // that rank 0 gathers
+        int failing;      // the all-gather of the bootstrap that fails; 0: none
+        int all_gathers;  // as counted on rank 0
+    };
+    for (const Case &each : {Case{"own error", true, false, 8, 0, 2},
+                             Case{"error of another rank", false, true, 8, 0, 1},
+                             Case{"another size", false, false, 16, 0, 1},
+                             Case{"bootstrap fails", false, false, 8, 1, 1},
+                             Case{"bootstrap fails at a long one", false, false, 2000, 2, 2}}) {
+        const auto bootstraps = create_local_bootstraps(2, 20s);
+        CountedBootstrap counted(*bootstraps[0]);
+        counted.fail_in(each.failing);
+        std::thread other([&] {
+            CountedBootstrap own(*bootstraps[1]);
+            if (each.failing == 2) own.fail_in(2); // neither rank waits for the other
+            StatusAllGather exchange(own);
+            std::vector<std::byte> mine(2000), all(4000);
+            if (each.other_fails)
+                (void)exchange.conclude(Error::make(Code::system_error, "no memory"));
+            else if (each.failing != 1)
+                (void)exchange.all_gather(mine.data(), all.data(), each.failing == 2 ? 2000 : 8);
+            if (each.fails) (void)exchange.conclude({});
+        });
+        StatusAllGather exchange(counted);
+        std::vector<std::byte> mine(2000), all(4000);
+        Done done = exchange.all_gather(mine.data(), all.data(), each.bytes);
+        if (each.fails) done = exchange.conclude(Error::make(Code::system_error, "no memory"));
+        CHECK(!done);
+        const Error error = done.error();
+        for (int i = 0; i < 2; i++) {
+            const Done concluded = exchange.conclude(error);
+            CHECK(!concluded);
+            CHECK_EQ(std::string(concluded.error().text), std::string(error.text));
+        }
+        other.join();
+        CHECK_EQ(std::string(each.what) + std::to_string(counted.count()),
+                 std::string(each.what) + std::to_string(each.all_gathers));
+    }
+}
+
+// The error that a rank has told keeps the rank at fault, and its sentence can be shown.
+static void a_told_error_names_its_rank_and_is_printable() {
+    const auto dones = run(3, [](uint32_t rank, StatusAllGather &exchange) -> Done {
+        if (rank != 1) return exchange.conclude({});
+        Error error = Error::make(Code::timeout, "bell: rank 2 is late").at_rank(2);
+        error.text[0] = '\a';
+        return exchange.conclude(error);
+    });
+    for (const uint32_t rank : {0U, 2U}) {
+        CHECK_EQ(dones[rank].error().rank, 2);
+        CHECK_EQ(std::string(dones[rank].error().text), "rank 1: ?ell: rank 2 is late");
+    }
+}
+
+// A rank that has lost another one without knowing which keeps its own error.
+static void a_loss_without_a_rank_is_its_own_reason() {
+    const auto dones = run(2, [](uint32_t rank, StatusAllGather &exchange) -> Done {
+        if (rank == 0) return exchange.conclude(Error::make(Code::system_error, "no more files"));
+        return exchange.conclude(Error::make(Code::peer_lost, "a rank has left"));
+    });
+    CHECK_EQ(std::string(dones[1].error().text), "a rank has left");
+}
+
 static void a_rank_is_not_named_twice() {
     const auto dones = run(2, [](uint32_t rank, StatusAllGather &exchange) -> Done {
         if (rank == 0) return exchange.conclude({});
@@ -131,6 +222,9 @@ int main() {
         QTEST(a_rank_that_has_failed_keeps_its_own_error),
         QTEST(a_lost_rank_s_reason_is_returned),
         QTEST(a_failure_is_heard_in_the_middle_of_the_others_work),
+        QTEST(nothing_is_exchanged_after_a_failure),
+        QTEST(a_told_error_names_its_rank_and_is_printable),
+        QTEST(a_loss_without_a_rank_is_its_own_reason),
         QTEST(a_rank_is_not_named_twice),
         QTEST(different_work_is_noticed),
         QTEST(a_rank_that_vanishes_ends_it),
