@@ -132,6 +132,32 @@ void a_silent_host_has_lost_all_its_ranks() { check_silence(false); }
 // The kernel reports the silence once, here to a send.
 void who_says_something_learns_of_silence() { check_silence(true); }
 
+// A connection may deliver a failure in parts.
+void a_failure_in_parts_is_received_whole() {
+    int from[2], to[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, from), 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, to), 0);
+    const FileDescriptor sent(from[0]), comes(to[0]);
+    LivenessMonitor sender, receiver;
+    sender.add_connection(1, {1}, FileDescriptor(from[1]));
+    receiver.add_connection(1, {1}, FileDescriptor(to[1]));
+    sender.send_error(Error::make(Code::revoked, "enough"));
+    std::array<char, 4096> word{};
+    const ssize_t bytes = recv(sent.number(), word.data(), word.size(), 0);
+    CHECK(bytes > 1);
+    ssize_t begin = 0;
+    for (const ssize_t end : {ssize_t{1}, bytes / 2, bytes}) {
+        CHECK(!receiver.received_error());
+        CHECK_EQ(send(comes.number(), word.data() + begin, static_cast<size_t>(end - begin), 0),
+                 end - begin);
+        receiver.poll_descriptors();
+        CHECK(!receiver.has_left(1) && !receiver.has_ended(1));
+        begin = end;
+    }
+    CHECK(receiver.received_error().has_value());
+    CHECK_EQ(std::string(receiver.received_error()->error.text), std::string("enough"));
+}
+
 void ends_are_seen_by_pidfd() { an_end_is_seen(&ProcessLiveness::open); }
 void ends_are_seen_by_pipe() { an_end_is_seen(&ProcessLiveness::open_pipe); }
 
@@ -165,6 +191,7 @@ int main() {
         QTEST(ends_are_seen_by_pipe),
         QTEST(shm_does_without_pidfds),
         QTEST(a_child_that_goes_on_hides_no_end),
+        QTEST(a_failure_in_parts_is_received_whole),
         QTEST(a_silent_host_has_lost_all_its_ranks),
         QTEST(who_says_something_learns_of_silence),
     };
