@@ -197,6 +197,25 @@ void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part)
     assert_says(waiter->sentence, part);
 }
 
+void hold_at_line(int32_t level, const char *line, void *context)
+{
+    hold_t *hold = context;
+    const double began = now_s();
+    (void)level;
+    if (!strstr(line, hold->part)) return;
+    atomic_store(&hold->is_held, 1);
+    while (!atomic_load(&hold->may_go_on) && now_s() - began < 60) sleep_ms(1);
+}
+
+void await_hold(hold_t *hold)
+{
+    const double began = now_s();
+    while (!atomic_load(&hold->is_held)) {
+        if (now_s() - began > 60) fail_msg("no rank logs \"%s\"", hold->part);
+        sleep_ms(1);
+    }
+}
+
 void *allocate(size_t bytes)
 {
     void *memory = NULL;

@@ -65,6 +65,16 @@ void start_waiter_in(waiter_t *waiter, qcclComm_t comm, qcclResult_t (*call)(qcc
 /* Waits until the thread has returned, and checks its result and its sentence. */
 void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part);
 
+/* Holds the rank that logs a line with `part`, until `may_go_on` is set. The function is a log
+ * function; its context is a hold_t. */
+typedef struct {
+    const char *part;
+    atomic_int is_held, may_go_on;
+} hold_t;
+void hold_at_line(int32_t level, const char *line, void *hold);
+/* Waits until a rank is held. */
+void await_hold(hold_t *hold);
+
 /* Allocates with qcclMemAlloc. */
 void *allocate(size_t bytes);
 

@@ -299,6 +299,145 @@ static void aborted_under_a_thread(void **state)
     end_world(&world);
 }
 
+/* ---- Ranks that are held at a line of their log */
+
+/* Makes a communicator whose rank 0 is held in its calls. */
+static world_t join_held(int ranks, hold_t *hold)
+{
+    qcclConfig_t configs[most_ranks] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT, QCCL_CONFIG_INIT,
+                                        QCCL_CONFIG_INIT};
+    world_t world;
+    configs[0].log.function = hold_at_line;
+    configs[0].log.context = hold;
+    setenv("QCCL_DEBUG", "info", 1);
+    world = join_world(ranks, configs);
+    unsetenv("QCCL_DEBUG");
+    return world;
+}
+
+static qcclResult_t shrink_for(qcclComm_t comm, double timeout, const int *exclude, int excluded)
+{
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t made = NULL;
+    qcclResult_t result;
+    config.timeout = timeout;
+    result = qcclCommShrink(comm, exclude, excluded, &made, &config, QCCL_SHRINK_DEFAULT);
+    qcclCommDestroy(made);
+    return result;
+}
+
+static const int last = 3, last_but_one = 2, middle_and_last[] = {1, 3};
+
+static qcclResult_t shrink_without_2(qcclComm_t comm)
+{
+    return shrink_for(comm, 20, &last_but_one, 1);
+}
+
+/* The other ranks have decided to go on without rank 2, and have not made their communicator yet.
+ */
+static void who_comes_when_the_others_have_decided_is_told(void **state)
+{
+    hold_t hold = {.part = "leaves out rank 2"};
+    world_t world = join_held(3, &hold);
+    waiter_t waiters[2];
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) start_waiter_in(&waiters[i], world.comms[i], shrink_without_2);
+    await_hold(&hold);
+    assert_int_equal(shrink_for(world.comms[2], 20, NULL, 0), qcclPeerLost);
+    assert_says(qcclGetLastError(world.comms[2]), "the other ranks have gone on without rank 2");
+    atomic_store(&hold.may_go_on, 1);
+    for (i = 0; i < 2; i++) check_waiter(&waiters[i], qcclSuccess, "");
+    end_world(&world);
+}
+
+static qcclResult_t shrink_without_3(qcclComm_t comm) { return shrink_for(comm, 20, &last, 1); }
+
+/* Rank 2 gives up after it has voted. The others go on with its vote. Rank 2 then excludes one of
+ * them, and at last leaves. */
+static void who_was_decided_upon_cannot_be_excluded(void **state)
+{
+    hold_t hold = {.part = "leaves out rank 3"};
+    world_t world = join_held(4, &hold);
+    waiter_t waiters[2];
+    int i;
+    (void)state;
+    assert_int_equal(shrink_for(world.comms[2], 0.1, &last, 1), qcclTimeout);
+    for (i = 0; i < 2; i++) start_waiter_in(&waiters[i], world.comms[i], shrink_without_3);
+    await_hold(&hold);
+    assert_int_equal(shrink_for(world.comms[2], 0.1, middle_and_last, 2), qcclMismatch);
+    assert_says(qcclGetLastError(world.comms[2]),
+                "rank 2 leaves out rank 1, with which the others have gone on");
+    atomic_store(&hold.may_go_on, 1);
+    assert_int_equal(qcclCommAbort(world.comms[2]), qcclSuccess);
+    world.comms[2] = NULL;
+    for (i = 0; i < 2; i++) check_waiter(&waiters[i], qcclSuccess, "");
+    end_world(&world);
+}
+
+static hold_t in_creation;
+
+static qcclResult_t shrink_held(qcclComm_t comm)
+{
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t made = NULL;
+    config.timeout = 20;
+    config.log.function = hold_at_line;
+    config.log.context = &in_creation;
+    return qcclCommShrink(comm, NULL, 0, &made, &config, QCCL_SHRINK_DEFAULT);
+}
+
+/* Long enough for the steps of a creation, in seconds. */
+static double short_timeout(void)
+{
+    const char *factor = getenv("QTEST_PATIENCE");
+    return 0.4 * (factor ? atof(factor) : 1);
+}
+
+/* Rank 1 gives up while rank 0 makes the new communicator. Rank 0 ends the shrink with the vote
+ * that rank 1 has left, and rank 1's next shrink is another one. */
+static void who_has_given_up_cannot_come_back(void **state)
+{
+    world_t world = join_world(2, NULL);
+    waiter_t waiter;
+    (void)state;
+    in_creation = (hold_t){.part = "rank 0 of 2 over"};
+    setenv("QCCL_DEBUG", "info", 1);
+    start_waiter_in(&waiter, world.comms[0], shrink_held);
+    assert_int_equal(shrink_for(world.comms[1], short_timeout(), NULL, 0), qcclTimeout);
+    unsetenv("QCCL_DEBUG");
+    assert_true(atomic_load(&in_creation.is_held));
+    atomic_store(&in_creation.may_go_on, 1);
+    check_waiter(&waiter, qcclTimeout, "rank 0 did not come");
+    assert_int_equal(shrink_for(world.comms[1], 5, NULL, 0), qcclPeerLost);
+    assert_says(qcclGetLastError(world.comms[1]),
+                "the other ranks have finished a qcclCommShrink that rank 1 had given up");
+    end_world(&world);
+}
+
+/* A thread that waits for the others to make the new communicator returns, too. */
+static void aborted_in_the_creation(void **state)
+{
+    world_t world = join_world(2, NULL);
+    waiter_t waiters[2];
+    double began;
+    (void)state;
+    in_creation = (hold_t){.part = "rank 1 of 2 over"};
+    setenv("QCCL_DEBUG", "info", 1);
+    start_waiter_in(&waiters[1], world.comms[1], shrink_held);
+    start_waiter_in(&waiters[0], world.comms[0], shrink_held);
+    await_hold(&in_creation);
+    began = now_s();
+    assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+    check_waiter(&waiters[0], qcclInvalidUsage, "is being ended by another thread");
+    assert_true(now_s() - began < 10); /* of 20 */
+    atomic_store(&in_creation.may_go_on, 1);
+    check_waiter(&waiters[1], qcclSuccess, ""); /* it goes on alone */
+    unsetenv("QCCL_DEBUG");
+    world.comms[0] = NULL;
+    end_world(&world);
+}
+
 /* Waits until `comm` has failed because of another rank. */
 static void await_failure(qcclComm_t comm)
 {
@@ -394,6 +533,10 @@ int main(void)
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(what_is_enqueued_comes_first),
         cmocka_unit_test(aborted_under_a_thread),
+        cmocka_unit_test(aborted_in_the_creation),
+        cmocka_unit_test(who_comes_when_the_others_have_decided_is_told),
+        cmocka_unit_test(who_was_decided_upon_cannot_be_excluded),
+        cmocka_unit_test(who_has_given_up_cannot_come_back),
         cmocka_unit_test(aborted_while_it_waits_for_a_thread),
         cmocka_unit_test(to_the_last_rank),
     };

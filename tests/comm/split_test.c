@@ -202,6 +202,37 @@ static void one_that_is_given_up_leaves_nothing_behind(void **state)
     end_world(&world);
 }
 
+static hold_t held = {.part = "rank 1 of 2 over"};
+
+static qcclResult_t split_in_two(qcclComm_t comm)
+{
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t made = NULL;
+    config.timeout = 5;
+    config.log.function = hold_at_line;
+    config.log.context = &held;
+    return qcclCommSplit(comm, 0, 0, &made, &config);
+}
+
+/* A thread that waits for the others of its group returns when another thread aborts the parent. */
+static void aborted_under_a_thread(void **state)
+{
+    world_t world = join_world(2, NULL);
+    waiter_t waiters[2];
+    (void)state;
+    setenv("QCCL_DEBUG", "info", 1);
+    start_waiter_in(&waiters[1], world.comms[1], split_in_two);
+    start_waiter_in(&waiters[0], world.comms[0], split_in_two);
+    await_hold(&held);
+    assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+    check_waiter(&waiters[0], qcclInvalidUsage, "is being ended by another thread");
+    atomic_store(&held.may_go_on, 1);
+    check_waiter(&waiters[1], qcclInvalidUsage, "is being ended by another thread");
+    unsetenv("QCCL_DEBUG");
+    world.comms[0] = NULL;
+    end_world(&world);
+}
+
 /* With a NULL config the group inherits the parent's config. */
 static qcclResult_t inherit(int rank, qcclComm_t comm, void *context)
 {
@@ -378,6 +409,7 @@ int main(void)
         cmocka_unit_test(splits_of_splits),
         cmocka_unit_test(one_groups_mismatch_is_its_own),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing_behind),
+        cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(a_config_is_inherited),
         cmocka_unit_test(no_other_call_passes_for_it),
         cmocka_unit_test(misuse_is_refused),
