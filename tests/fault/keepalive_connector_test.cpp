@@ -11,6 +11,7 @@
 #include <thread>
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 
 using namespace qccl;
@@ -113,6 +114,35 @@ void an_address_that_is_not_here_is_left_out() {
     CHECK_EQ(ports[0].listeners().size(), 1U);
     check_ring(ports);
     CHECK(!KeepaliveListener::open(std::array{address_of("192.0.2.1")}));
+}
+
+// A KeepaliveAddress has room for so many.
+void only_the_first_addresses_are_used() {
+    std::vector<sockaddr_storage> addresses;
+    for (size_t i = 0; i < KeepaliveAddress::most_addresses + 2; i++)
+        addresses.push_back(address_of("127.0.0.1"));
+    const auto port = KeepaliveListener::open(addresses);
+    CHECK_OK(port);
+    CHECK_EQ(port->listeners().size(), KeepaliveAddress::most_addresses);
+}
+
+// The kernel begins to probe early enough for several probes to go unanswered.
+void a_connection_is_probed_in_time() {
+    const FileDescriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto option = [&](int level, int name) {
+        int value = -1;
+        socklen_t bytes = sizeof value;
+        CHECK_EQ(getsockopt(connection.number(), level, name, &value, &bytes), 0);
+        return value;
+    };
+    enable_keepalive(connection, 16s);
+    CHECK_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    CHECK_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 4);
+    CHECK_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 2);
+    CHECK_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 16000);
+    enable_keepalive(connection, 100ms); // not less than the kernel counts in
+    CHECK_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 1);
+    CHECK_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 100);
 }
 
 void who_is_not_there_is_named() {
@@ -275,26 +305,88 @@ void who_has_too_many_files_says_so() {
     setrlimit(RLIMIT_NOFILE, &usual);
 }
 
-// A stranger that has seen a greeting cannot repeat it to pass for that rank.
-void a_replayed_greeting_is_too_late() {
-    const KeepaliveListener port = port_at({"127.0.0.1"});
+// Connects to the port and greets as that rank.
+FileDescriptor greet(const KeepaliveListener &port, uint32_t rank) {
     const struct {
         std::array<std::byte, 16> cookie;
         uint32_t rank;
-    } greeting{port.contact().cookie, 1};
-    const auto greet = [&] {
-        FileDescriptor one = knock(port);
-        CHECK_EQ(send(one.number(), &greeting, sizeof greeting, 0), ssize_t{sizeof greeting});
-        return one;
-    };
-    const FileDescriptor honest = greet(), thief = greet();
+    } greeting{port.contact().cookie, rank};
+    FileDescriptor one = knock(port);
+    CHECK_EQ(send(one.number(), &greeting, sizeof greeting, 0), ssize_t{sizeof greeting});
+    return one;
+}
+
+// Waits until the port has answered, or has closed the connection.
+bool is_answered(const FileDescriptor &caller, const KeepaliveListener &port) {
+    std::array<std::byte, 16> answer{};
+    const ssize_t got = recv(caller.number(), &answer, sizeof answer, MSG_WAITALL);
+    return got == ssize_t{sizeof answer} && answer == port.contact().answer;
+}
+
+// A stranger that has seen a greeting cannot repeat it to pass for that rank.
+void a_replayed_greeting_is_too_late() {
+    const KeepaliveListener port = port_at({"127.0.0.1"});
+    const FileDescriptor honest = greet(port, 1), thief = greet(port, 1);
     KeepaliveConnector meeting(port, 0);
     meeting.expect(1);
     CHECK_OK(meeting.run(Clock::now() + 5s));
+    CHECK(is_answered(honest, port));
     std::array<std::byte, 16> answer{};
-    CHECK_EQ(recv(honest.number(), &answer, sizeof answer, MSG_WAITALL), ssize_t{sizeof answer});
-    CHECK(answer == port.contact().answer);
     CHECK_EQ(recv(thief.number(), &answer, sizeof answer, MSG_DONTWAIT), ssize_t{-1});
+}
+
+// Rank 0 still waits for the rank that it calls. Another rank's greeting, and one that comes after
+// the expected rank's, change nothing.
+void only_the_first_greeting_of_the_expected_rank_counts() {
+    const KeepaliveListener port = port_at({"127.0.0.1"}), there = port_at({"127.0.0.1"});
+    KeepaliveConnector meeting(port, 0);
+    meeting.expect(1);
+    meeting.call(there.contact(), 1);
+    Done met;
+    std::thread rank_0([&] { met = meeting.run(Clock::now() + 5s); });
+    const FileDescriptor other = greet(port, 2);
+    const bool is_other_answered = is_answered(other, port);
+    const FileDescriptor honest = greet(port, 1);
+    const bool is_honest_answered = is_answered(honest, port);
+    const FileDescriptor thief = greet(port, 1);
+    const bool is_thief_answered = is_answered(thief, port);
+    KeepaliveConnector called(there, 1);
+    called.expect(0);
+    const Done came = called.run(Clock::now() + 5s);
+    rank_0.join();
+    CHECK_OK(met);
+    CHECK_OK(came);
+    CHECK(!is_other_answered && is_honest_answered && !is_thief_answered);
+    const FileDescriptor expected = meeting.take_expected();
+    CHECK_EQ(send(expected.number(), "x", 1, MSG_NOSIGNAL), ssize_t{1});
+    char byte = 0;
+    CHECK_EQ(recv(honest.number(), &byte, 1, 0), ssize_t{1});
+}
+
+// A rank has no descriptor left for the connection that it makes, and gives up a stranger's.
+void a_caller_takes_the_descriptor_of_a_stranger() {
+    const KeepaliveListener here = port_at({"127.0.0.1"}), there = port_at({"127.0.0.1"});
+    const FileDescriptor stranger = knock(here);
+    KeepaliveConnector meeting(here, 0);
+    meeting.expect(1);
+    int looks = 0;
+    const CancelCheck second_look = [&]() -> Done {
+        if (looks++ == 0) return {};
+        return Error::make(Code::timeout, "the stranger has been accepted");
+    };
+    CHECK(!meeting.run(Clock::now() + 5s, second_look));
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit usual = limit;
+    limit.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
+    setrlimit(RLIMIT_NOFILE, &limit);
+    meeting.call(there.contact(), 1);
+    const Done met = meeting.run(Clock::now() + 20ms);
+    setrlimit(RLIMIT_NOFILE, &usual);
+    CHECK(!met);
+    CHECK(met.error().code == Code::peer_lost); // no rank is there, but there was a descriptor
+    char byte = 0;
+    CHECK_EQ(recv(stranger.number(), &byte, 1, 0), ssize_t{0});
 }
 
 } // namespace
@@ -304,6 +396,8 @@ int main() {
         QTEST(ranks_meet_at_either_kind_of_address),
         QTEST(one_of_many_addresses_is_enough),
         QTEST(an_address_that_is_not_here_is_left_out),
+        QTEST(only_the_first_addresses_are_used),
+        QTEST(a_connection_is_probed_in_time),
         QTEST(who_is_not_there_is_named),
         QTEST(strangers_keep_nobody_out_of_ipv4),
         QTEST(strangers_keep_nobody_out_of_ipv6),
@@ -311,6 +405,8 @@ int main() {
         QTEST(a_caller_that_is_turned_away_comes_again),
         QTEST(who_has_too_many_files_says_so),
         QTEST(a_replayed_greeting_is_too_late),
+        QTEST(only_the_first_greeting_of_the_expected_rank_counts),
+        QTEST(a_caller_takes_the_descriptor_of_a_stranger),
         QTEST(a_vain_wait_ends_early),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <numeric>
 #include <optional>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -123,6 +124,51 @@ void strangers_delay_nobody() {
     CHECK_EQ(count_descriptors(), before);
 }
 
+// A rank brings the descriptors of one rank, and a second pair makes its message invalid.
+void who_brings_too_much_is_turned_away() {
+    serve_with(2, [](const FdExchangeAddress &address) {
+        const FileDescriptor other = connect_to(address);
+        const FdPair pairs[] = {pair_of(7), pair_of(8)};
+        CHECK_EQ(send_fds(other, {address.cookie, 1, 2}, pairs, Clock::now() + 5s), 0);
+        CHECK(await(other, POLLIN, Clock::now() + 5s)); // its end
+        check_pairs(join(address, 1, 2, pair_of(1), 5s), 2);
+    });
+}
+
+// A rank that leaves before it gets the descriptors of all is no error of the server's.
+void who_leaves_early_is_served_in_vain() {
+    auto star = FdExchangeServer::open();
+    CHECK_OK(star);
+    {
+        const FileDescriptor rank_1 = connect_to(star->address());
+        const FdPair pair = pair_of(1);
+        CHECK_EQ(send_fds(rank_1, {star->address().cookie, 1, 1}, &pair, Clock::now() + 5s), 0);
+    }
+    check_pairs(star->serve(pair_of(0), first_ranks(2), 5s), 2);
+}
+
+// The pairs come in the order of the ranks.
+void a_server_without_order_is_named() {
+    const auto name = draw_name();
+    CHECK_OK(name);
+    const FdExchangeAddress address{.name = *name};
+    const FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const AbstractAddress bound(address.name);
+    CHECK_EQ(bind(listener.number(), bound.get(), bound.bytes), 0);
+    CHECK_EQ(listen(listener.number(), 1), 0);
+    std::thread server([&] {
+        const FileDescriptor rank_1(accept(listener.number(), nullptr, nullptr));
+        const FdPair pair = pair_of(1);
+        (void)send_fds(rank_1, {address.cookie, 1, 1}, &pair, Clock::now() + 5s);
+        (void)await(rank_1, POLLHUP, Clock::now() + 5s);
+    });
+    const auto joined = join(address, 1, 2, pair_of(1), 5s);
+    server.join();
+    CHECK(!joined);
+    CHECK_EQ(std::string(joined.error().text),
+             std::string("rank 0 passed shared memory out of order"));
+}
+
 // Connects as rank 1 in a process of the user nobody.
 void knock_as_another_user(const FdExchangeAddress &address) {
     const pid_t pid = fork();
@@ -142,6 +188,22 @@ void another_user_is_turned_away() {
     if (geteuid() != 0) return; // only root can become another user
     serve_with(2, [](const FdExchangeAddress &address) {
         knock_as_another_user(address);
+        check_pairs(join(address, 1, 2, pair_of(1), 5s), 2);
+    });
+
+    // Nor does the server take anything from a process of another user that knows the cookie.
+    serve_with(2, [](const FdExchangeAddress &address) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+            const FileDescriptor other = connect_to(address);
+            const FdPair pair = pair_of(7);
+            (void)send_fds(other, {address.cookie, 1, 1}, &pair, Clock::now() + 5s);
+            _exit(await(other, POLLIN, Clock::now() + 5s) ? 0 : 3); // its end
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        CHECK_EQ(status, 0);
         check_pairs(join(address, 1, 2, pair_of(1), 5s), 2);
     });
 
@@ -409,6 +471,9 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(everyone_gets_everything),
         QTEST(strangers_delay_nobody),
+        QTEST(who_brings_too_much_is_turned_away),
+        QTEST(who_leaves_early_is_served_in_vain),
+        QTEST(a_server_without_order_is_named),
         QTEST(another_user_is_turned_away),
         QTEST(strangers_leave_descriptors_to_ranks),
         QTEST(too_few_descriptors_are_told_at_once),

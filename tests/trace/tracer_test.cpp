@@ -304,6 +304,24 @@ static void without_memory_recording_ends() {
     (*service)->detach(tracer);
 }
 
+// The file of a communicator that has failed stays, to be examined.
+static void a_record_stays_of_a_failure_alone() {
+    for (const bool fails : {false, true}) {
+        const Folder folder;
+        RecordOptions options;
+        options.folder = folder.path.string();
+        auto file = FlightRecorderFile::make(options, 1, 0, 1, 0);
+        CHECK_OK(file);
+        {
+            Recorder recorder = file->recorder(0, RecordOwner{.ranks = 1, .communicator = {}}, {});
+            file->file.reset();
+            CHECK(!fs::is_empty(folder.path));
+            if (fails) recorder.failed();
+        }
+        CHECK(fs::is_empty(folder.path) != fails);
+    }
+}
+
 static void patterns_are_checked() {
     CHECK_OK((TracePatterns{.trace = "t-%r.%h.%p%%", .calls = ""}).check());
     const Done wrong = (TracePatterns{.trace = "", .calls = "%q"}).check();
@@ -333,6 +351,7 @@ int main() {
         QTEST(shapes_may_change_without_end),
         QTEST(a_file_that_cannot_be_made_is_told_and_no_more),
         QTEST(without_memory_recording_ends),
+        QTEST(a_record_stays_of_a_failure_alone),
         QTEST(patterns_are_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
