@@ -391,7 +391,7 @@ static qcclResult_t shrink_held(qcclComm_t comm)
 static double short_timeout(void)
 {
     const char *factor = getenv("QTEST_PATIENCE");
-    return 0.4 * (factor ? atof(factor) : 1);
+    return 1.0 * (factor ? atof(factor) : 1);
 }
 
 /* Rank 1 gives up while rank 0 makes the new communicator. Rank 0 ends the shrink with the vote
