@@ -179,13 +179,16 @@ void a_job_uses_rdma_or_else_its_interfaces() {
 }
 
 void settings_come_before_those_of_ucx() {
+    const auto choice = [](const char *devices, const char *transports) {
+        return NetworkChoice{{}, devices, transports};
+    };
     setenv("UCX_TLS", "tcp", 1);
     setenv("UCX_NET_DEVICES", "eth1", 1);
     Settings settings;
-    CHECK(network_choice(settings) == NetworkChoice({}, "eth1", "tcp"));
+    CHECK(network_choice(settings) == choice("eth1", "tcp"));
     settings.ucx_transports = "rc";
     settings.ucx_devices = "mlx5_0:1";
-    CHECK(network_choice(settings) == NetworkChoice({}, "mlx5_0:1", "rc"));
+    CHECK(network_choice(settings) == choice("mlx5_0:1", "rc"));
     unsetenv("UCX_TLS");
     unsetenv("UCX_NET_DEVICES");
     CHECK(network_choice({}) == NetworkChoice());
