@@ -1,8 +1,7 @@
 // Tests unit_nmse: errors measured on Gaussian values equal the predicted ones, for one encode and
 // along direct and ring schedules, and stochastic rounding has no bias.
+#include "tests/kit/spec_lists.hpp"
 #include "tests/kit/trip.hpp"
-
-#include <algorithm>
 
 using namespace qccl;
 using namespace trip;
@@ -121,15 +120,9 @@ constexpr const char *coarse_codecs[] = {
 
 // A new codec must be added to one of the lists.
 static void every_codec_is_measured() {
-    const auto is_listed = [](std::string_view word) {
-        const auto is_of_it = [word](std::string_view text) {
-            return text.substr(0, text.find(':')) == word;
-        };
-        return std::ranges::any_of(fine_codecs, is_of_it) ||
-               std::ranges::any_of(coarse_codecs, is_of_it);
-    };
+    using qtest::has_spec_of;
     for (const std::string_view word : codec_words)
-        if (word != "none" && !is_listed(word))
+        if (word != "none" && !has_spec_of(fine_codecs, word) && !has_spec_of(coarse_codecs, word))
             throw qtest::Failure{std::string(word) + " is in no list of unit_nmse_test.cpp"};
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "tests/kit/qtest.hpp"
 #include "tested_kernels.hpp"
+#include "tests/kit/spec_lists.hpp"
 #include "tests/kit/thinning.hpp"
 
 #include <cstdio>
@@ -114,13 +115,9 @@ void check_against(const char *file, const std::vector<std::string> &lines) {
 
 static void every_codec_has_goldens() {
     const std::vector<std::string> specs = golden::specs();
-    for (const std::string_view word : codec_words) {
-        const auto is_of_it = [&](const std::string &text) {
-            return std::string_view(text).substr(0, text.find(':')) == word;
-        };
-        if (std::ranges::none_of(specs, is_of_it))
+    for (const std::string_view word : codec_words)
+        if (!qtest::has_spec_of(specs, word))
             throw qtest::Failure{std::string(word) + " has no golden chunks"};
-    }
 }
 
 static void hashes_are_golden() {
