@@ -60,18 +60,8 @@ NetworkModule slow_module() {
                                     token);
     };
     module.progress = [](NetworkEnd *end) {
-        std::deque<NetworkEnd::News> later;
-        if (looks_since_post++ < looks_to_send) {
-            const std::lock_guard guard(end->mutex);
-            std::erase_if(end->news, [&](NetworkEnd::News &each) {
-                const bool is_sent = std::holds_alternative<NetworkEnd::Sent>(each);
-                if (is_sent) later.push_back(std::move(each));
-                return is_sent;
-            });
-        }
-        const bool has_moved = memory_network::progress(end);
-        for (NetworkEnd::News &each : later) end->tell(std::move(each));
-        return has_moved;
+        const bool is_held = looks_since_post++ < looks_to_send;
+        return is_held ? memory_network::progress_without_sent(end) : memory_network::progress(end);
     };
     return module;
 }

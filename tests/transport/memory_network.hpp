@@ -175,6 +175,22 @@ inline bool progress(NetworkEnd *end) {
     return !news.empty();
 }
 
+// Leaves the news of what has been sent for a later look.
+inline bool progress_without_sent(NetworkEnd *end) {
+    std::vector<NetworkEnd::News> later;
+    {
+        const std::lock_guard guard(end->mutex);
+        std::erase_if(end->news, [&](NetworkEnd::News &each) {
+            const bool is_sent = std::holds_alternative<NetworkEnd::Sent>(each);
+            if (is_sent) later.push_back(std::move(each));
+            return is_sent;
+        });
+    }
+    const bool has_moved = progress(end);
+    for (NetworkEnd::News &each : later) end->tell(std::move(each));
+    return has_moved;
+}
+
 inline bool arm(NetworkEnd *end) {
     const std::lock_guard guard(end->mutex);
     return end->news.empty();

@@ -55,18 +55,8 @@ std::atomic<bool> is_sending_held{false}; // what rank 0 posts is not sent
 NetworkModule held_module() {
     NetworkModule module = memory_network::module;
     module.progress = [](NetworkEnd *end) {
-        std::vector<NetworkEnd::News> later;
-        if (end->is_slow && is_sending_held) {
-            const std::lock_guard guard(end->mutex);
-            std::erase_if(end->news, [&](NetworkEnd::News &each) {
-                const bool is_sent = std::holds_alternative<NetworkEnd::Sent>(each);
-                if (is_sent) later.push_back(std::move(each));
-                return is_sent;
-            });
-        }
-        const bool has_moved = memory_network::progress(end);
-        for (NetworkEnd::News &each : later) end->tell(std::move(each));
-        return has_moved;
+        const bool is_held = end->is_slow && is_sending_held;
+        return is_held ? memory_network::progress_without_sent(end) : memory_network::progress(end);
     };
     return module;
 }
