@@ -1,5 +1,6 @@
 // Tests KeepaliveConnector of lib/fault/liveness: ranks of several hosts find each other at one of
 // many addresses, over IPv4 and IPv6, whatever strangers do at their ports.
+#include "tests/kit/open_descriptors.hpp"
 #include "tests/kit/qtest.hpp"
 
 #include "fault/liveness.hpp"
@@ -285,11 +286,7 @@ void a_caller_that_is_turned_away_comes_again() {
 void who_has_too_many_files_says_so() {
     const KeepaliveListener here = port_at({"127.0.0.1"});
     const FileDescriptor other = knock(here);
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    const rlimit usual = limit;
-    limit.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
-    setrlimit(RLIMIT_NOFILE, &limit);
+    const DescriptorLimit limit(DescriptorLimit::with_spare(0));
     for (const bool calls : {false, true}) {
         KeepaliveConnector meeting(here, 0);
         if (calls)
@@ -302,7 +299,6 @@ void who_has_too_many_files_says_so() {
         CHECK(met.error().code == Code::system_error);
         CHECK(std::string(met.error().text).find("Too many open files") != std::string::npos);
     }
-    setrlimit(RLIMIT_NOFILE, &usual);
 }
 
 // Connects to the port and greets as that rank.
@@ -375,14 +371,9 @@ void a_caller_takes_the_descriptor_of_a_stranger() {
         return Error::make(Code::timeout, "the stranger has been accepted");
     };
     CHECK(!meeting.run(Clock::now() + 5s, second_look));
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    const rlimit usual = limit;
-    limit.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
-    setrlimit(RLIMIT_NOFILE, &limit);
+    const DescriptorLimit limit(DescriptorLimit::with_spare(0));
     meeting.call(there.contact(), 1);
     const Done met = meeting.run(Clock::now() + 20ms);
-    setrlimit(RLIMIT_NOFILE, &usual);
     CHECK(!met);
     CHECK(met.error().code == Code::peer_lost); // no rank is there, but there was a descriptor
     char byte = 0;

@@ -1,9 +1,15 @@
-// Lists the descriptors that this process holds, for tests that check that none is left open.
+// Lists the descriptors that this process holds, for tests that check that none is left open, and
+// limits how many it may hold, for tests of what a lack of them does.
 #pragma once
+
+#include "tests/kit/qtest.hpp"
 
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 // Every list includes the descriptor with which the folder is read here.
 inline std::vector<int> open_descriptors() {
@@ -14,3 +20,25 @@ inline std::vector<int> open_descriptors() {
 }
 
 inline size_t count_descriptors() { return open_descriptors().size(); }
+
+// Until the object's end this process may open descriptors below the number `most`.
+class DescriptorLimit {
+public:
+    explicit DescriptorLimit(rlim_t most) {
+        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit changed{most, before_.rlim_max};
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &changed), 0);
+    }
+    ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+    DescriptorLimit(const DescriptorLimit &) = delete;
+
+    // The limit with which `spare` more descriptors can be opened now.
+    static rlim_t with_spare(rlim_t spare) {
+        const int lowest_free = dup(0);
+        close(lowest_free);
+        return static_cast<rlim_t>(lowest_free) + spare;
+    }
+
+private:
+    rlimit before_{};
+};

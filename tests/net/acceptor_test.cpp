@@ -1,12 +1,11 @@
 // Tests lib/net/acceptor: of the connections that stay silent the newest are kept, and the oldest
 // gives its descriptor up when there is no other.
-#include "tests/kit/qtest.hpp"
+#include "tests/kit/open_descriptors.hpp"
 
 #include "net/acceptor.hpp"
 
 #include <algorithm>
 
-#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -99,16 +98,11 @@ void a_lack_of_descriptors_costs_the_oldest_its_place() {
     Acceptor acceptor(8);
     for (int i = 0; i < 3; i++) door.knock();
     for (int i = 0; i < 2; i++) CHECK_OK(acceptor.accept_at(door.listener, all));
-    rlimit limit{};
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit usual = limit;
-    limit.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    const Done first = acceptor.accept_at(door.listener, all);
-    const size_t left = acceptor.size();
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
-    CHECK_OK(first);
-    CHECK_EQ(left, 1U);
+    {
+        const DescriptorLimit limit(DescriptorLimit::with_spare(0));
+        CHECK_OK(acceptor.accept_at(door.listener, all));
+        CHECK_EQ(acceptor.size(), 1U);
+    }
     CHECK(door.is_closed(0) && !door.is_closed(1));
     CHECK_OK(acceptor.accept_at(door.listener, all));
     CHECK_EQ(acceptor.size(), 2U);

@@ -76,33 +76,19 @@ void serve_with(uint32_t size, const std::function<void(const FdExchangeAddress 
     check_pairs(all, size);
 }
 
-// An ordinary user's limit is low until the process raises it, which it may do up to the hard one.
-class RaisedLimit {
-public:
-    RaisedLimit() {
-        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-        const rlimit raised{before_.rlim_max, before_.rlim_max};
-        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &raised), 0);
-    }
-    ~RaisedLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
-    RaisedLimit(const RaisedLimit &) = delete;
-
-    rlim_t most() const { return before_.rlim_max; }
-
-private:
-    rlimit before_{};
-};
-
 void everyone_gets_everything() {
     const size_t before = count_descriptors();
     // There are more pairs than fit into one message. All ranks are in this process.
     constexpr uint32_t size = pairs_per_message + 10;
-    const RaisedLimit limit;
-    if (limit.most() < 2 * size * size + 500) {
+    rlimit limit{};
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 2 * size * size + 500) {
         std::fprintf(stderr, "skipped: ulimit -Hn is %llu\n",
-                     static_cast<unsigned long long>(limit.most()));
+                     static_cast<unsigned long long>(limit.rlim_max));
         return;
     }
+    // An ordinary user's limit is low until the process raises it.
+    const DescriptorLimit raised(limit.rlim_max);
     serve_with(size, [&](const FdExchangeAddress &address) {
         std::vector<std::thread> threads;
         std::vector<std::string> said(size);
@@ -241,48 +227,9 @@ void another_user_is_turned_away() {
                          "turned away, because rank 0 runs as user 0"));
 }
 
-// Returns the error of rank 0 if it has `spare` descriptors left when rank 1 connects.
-std::string serve_with_few_descriptors(rlim_t spare) {
-    auto star = FdExchangeServer::open();
-    CHECK_OK(star);
-    const FdExchangeAddress address = star->address();
-    const pid_t pid = fork();
-    if (pid == 0) {
-        star = Error::make(Code::success, "only the parent serves");
-        _exit(join(address, 1, 2, pair_of(1), 5s) ? 1 : 0);
-    }
-    FdPair mine = pair_of(0);
-    const rlim_t lowest_free = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
-    rlimit before{};
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-    rlimit low = before;
-    low.rlim_cur = lowest_free + spare;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-    const auto all = star->serve(std::move(mine), first_ranks(2), 20s);
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-    CHECK(!all);
-    star = Error::make(Code::success, "it closes the door");
-    int status = 0;
-    waitpid(pid, &status, 0);
-    CHECK_EQ(status, 0);
-    return all.error().text;
-}
-
-void too_few_descriptors_are_told_at_once() {
-    const char *const preloaded = std::getenv("LD_PRELOAD");
-    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // valgrind hides this limit
-    const auto start = Clock::now();
-    CHECK(serve_with_few_descriptors(0).starts_with(
-        "cannot accept a rank's connection: Too many open files (the limit of open files"));
-    for (const rlim_t spare : {1U, 2U})
-        CHECK(serve_with_few_descriptors(spare).starts_with(
-            "cannot take a rank's shared memory: Too many open files"));
-    CHECK(Clock::now() - start < 5s);
-}
-
-void strangers_leave_descriptors_to_ranks() {
-    const char *const preloaded = std::getenv("LD_PRELOAD");
-    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // valgrind hides the limit
+// Serves with `spare` descriptors left, while another process joins as rank 1, after `silent`
+// strangers. Returns what rank 0 gets; rank 1 has got the same.
+Result<std::vector<FdPair>> serve_with_few_descriptors(rlim_t spare, int silent = 0) {
     auto star = FdExchangeServer::open();
     CHECK_OK(star);
     const FdExchangeAddress address = star->address();
@@ -290,21 +237,45 @@ void strangers_leave_descriptors_to_ranks() {
     if (pid == 0) {
         star = Error::make(Code::success, "only the parent serves");
         std::vector<FileDescriptor> strangers;
-        for (int i = 0; i < 40; i++) strangers.push_back(connect_to(address));
+        for (int i = 0; i < silent; i++) strangers.push_back(connect_to(address));
         _exit(join(address, 1, 2, pair_of(1), 5s) ? 0 : 1);
     }
     FdPair mine = pair_of(0);
-    rlimit before{};
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-    rlimit low = before;
-    low.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number()) + 20;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-    const auto all = star->serve(std::move(mine), first_ranks(2), 20s);
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-    check_pairs(all, 2);
+    auto all = [&] {
+        const DescriptorLimit limit(DescriptorLimit::with_spare(spare));
+        return star->serve(std::move(mine), first_ranks(2), 20s);
+    }();
+    star = Error::make(Code::success, "it closes the door");
     int status = 0;
     waitpid(pid, &status, 0);
-    CHECK_EQ(status, 0);
+    CHECK_EQ(status, all ? 0 : 1 << 8);
+    return all;
+}
+
+bool hides_limit() { // valgrind does
+    const char *const preloaded = std::getenv("LD_PRELOAD");
+    return preloaded && std::strstr(preloaded, "vgpreload");
+}
+
+void too_few_descriptors_are_told_at_once() {
+    if (hides_limit()) return;
+    const auto error_with = [](rlim_t spare) {
+        const auto all = serve_with_few_descriptors(spare);
+        CHECK(!all);
+        return std::string(all.error().text);
+    };
+    const auto start = Clock::now();
+    CHECK(error_with(0).starts_with(
+        "cannot accept a rank's connection: Too many open files (the limit of open files"));
+    for (const rlim_t spare : {1U, 2U})
+        CHECK(error_with(spare).starts_with(
+            "cannot take a rank's shared memory: Too many open files"));
+    CHECK(Clock::now() - start < 5s);
+}
+
+void strangers_leave_descriptors_to_ranks() {
+    if (hides_limit()) return;
+    check_pairs(serve_with_few_descriptors(20, 40), 2);
 }
 
 // Runs `body` in a child process without any privileges, which may open `most` descriptors.
