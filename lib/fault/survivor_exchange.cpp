@@ -18,7 +18,8 @@ namespace qccl {
 
 using namespace std::chrono_literals;
 
-static constexpr std::chrono::nanoseconds first_nap = 20us, longest_nap = 1ms;
+// Between two looks at whether the others have come.
+static constexpr std::chrono::nanoseconds first_pause = 20us, longest_pause = 1ms;
 
 std::chrono::nanoseconds GroupWait::timeout_for(uint32_t member) const {
     const RankStatus &status = peer_table_.segments[member].status();
@@ -45,8 +46,8 @@ Done GroupWait::step(const ArrivalState &found) {
     if (group_.is_called_off && group_.is_called_off())
         return Error::make(Code::invalid_usage,
                            "%s: the communicator is being ended by another thread", group_.what);
-    nap_ = std::clamp(2 * nap_, first_nap, longest_nap);
-    std::this_thread::sleep_for(nap_);
+    pause_ = std::clamp(2 * pause_, first_pause, longest_pause);
+    std::this_thread::sleep_for(pause_);
     return {};
 }
 

@@ -75,7 +75,7 @@ private:
     const MemberGroup &group_;
     const WaitWarning &warning_;
     const Clock::time_point began_ = Clock::now();
-    std::chrono::nanoseconds nap_{};
+    std::chrono::nanoseconds pause_{};
     bool has_warned_ = false;
 };
 

@@ -74,8 +74,6 @@ Result<LinkBytes> LinkByteCounter::count(const Plan &plan, const Problem &proble
 
 namespace {
 
-using CandidateStatus = ExplainedCandidate::CandidateStatus;
-
 template <class... Arguments> std::string print(const char *format, Arguments... arguments) {
     char text[256];
     std::snprintf(text, sizeof text, format, arguments...);

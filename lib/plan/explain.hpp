@@ -62,13 +62,14 @@ private:
 
 // ---- Explanations
 
+enum class CandidateStatus : uint8_t {
+    chosen,
+    lost,
+    refused,    // it can run, but only if the caller asks for it
+    impossible, // it cannot run
+};
+
 struct ExplainedCandidate {
-    enum class CandidateStatus : uint8_t {
-        chosen,
-        lost,
-        refused,    // it can run, but only if the caller asks for it
-        impossible, // it cannot run
-    };
     Plan plan; // without geometry and cost if impossible
     CandidateStatus status = CandidateStatus::lost;
     std::string why; // text that follows "<algorithm>: "

@@ -167,7 +167,6 @@ void add_error(std::string &text, const Plan &plan, DataType type) {
 }
 
 void add_verdict(std::string &text, const ExplainedCandidate &candidate) {
-    using CandidateStatus = ExplainedCandidate::CandidateStatus;
     if (candidate.status == CandidateStatus::refused)
         text.append("; not by itself: ").append(candidate.why);
     else if (candidate.status == CandidateStatus::lost)
@@ -179,7 +178,6 @@ bool is_bound_by_racks(const Cost &cost) {
 }
 
 void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Problem &problem) {
-    using CandidateStatus = ExplainedCandidate::CandidateStatus;
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     append_format(text, "%c %-17s", candidate.status == CandidateStatus::chosen ? '*' : ' ',
@@ -253,12 +251,12 @@ Json or_null(const std::optional<double> &value) {
     return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-const char *word(ExplainedCandidate::CandidateStatus status) {
+const char *word(CandidateStatus status) {
     switch (status) {
-    case ExplainedCandidate::CandidateStatus::chosen: return "chosen";
-    case ExplainedCandidate::CandidateStatus::lost: return "lost";
-    case ExplainedCandidate::CandidateStatus::refused: return "refused";
-    case ExplainedCandidate::CandidateStatus::impossible: break;
+    case CandidateStatus::chosen: return "chosen";
+    case CandidateStatus::lost: return "lost";
+    case CandidateStatus::refused: return "refused";
+    case CandidateStatus::impossible: break;
     }
     return "impossible";
 }
@@ -302,7 +300,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
     Json json = {{"algorithm", spec(plan.algorithm)},
                  {"verdict", word(candidate.status)},
                  {"why", candidate.why}};
-    if (candidate.status == ExplainedCandidate::CandidateStatus::impossible) return json;
+    if (candidate.status == CandidateStatus::impossible) return json;
     json.update({{"codec", spec(plan.codec)},
                  {"inner_codec", spec(plan.inner_codec)},
                  {"time_us", cost.time_ns / ns_per_us},

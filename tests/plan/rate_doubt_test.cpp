@@ -226,8 +226,7 @@ void regret_is_of_those_that_are_chosen_from() {
     for (const ExplainedCandidate &each : explanation->candidates) {
         const auto nmse = nmse_bound(each.plan);
         const bool keeps = nmse && *nmse <= problem.codec.budget.nmse;
-        if (each.status == ExplainedCandidate::CandidateStatus::lost)
-            CHECK_EQ(each.regret.has_value(), keeps);
+        if (each.status == CandidateStatus::lost) CHECK_EQ(each.regret.has_value(), keeps);
         if (each.regret) CHECK(*each.regret >= 1);
         (each.regret ? with : without)++;
     }
