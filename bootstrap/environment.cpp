@@ -130,8 +130,8 @@ static Result<std::vector<Endpoint>> resolve(const LauncherInfo &mine, TimePoint
            Clock::now() < deadline)
         std::this_thread::sleep_for(look_again);
     if (problem != 0)
-        return Error::make(Code::invalid_argument, "%s: no address of \"%.80s\" is known: %s",
-                           mine.host_variable.c_str(), host.c_str(), gai_strerror(problem));
+        return invalid_argument("%s: no address of \"%.80s\" is known: %s",
+                                mine.host_variable.c_str(), host.c_str(), gai_strerror(problem));
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
     std::vector<Endpoint> endpoints;
     for (const addrinfo *entry = list; entry; entry = entry->ai_next) {

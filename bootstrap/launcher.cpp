@@ -42,8 +42,8 @@ public:
         const std::string text = get(name);
         const auto value = parse_count(text);
         if (!value || *value > most)
-            return Error::make(Code::invalid_argument, "%s=%.40s is no number from 0 to %llu", name,
-                               text.c_str(), static_cast<unsigned long long>(most));
+            return invalid_argument("%s=%.40s is no number from 0 to %llu", name, text.c_str(),
+                                    static_cast<unsigned long long>(most));
         return *value;
     }
 
@@ -92,21 +92,20 @@ void stay_on_this_host(LauncherInfo &info) {
 Done take_torchrun(const Variables &variables, LauncherInfo &info) {
     info.job = variables.get("TORCHELASTIC_RUN_ID");
     if (!take_master(variables, info))
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "RANK and WORLD_SIZE are set, but not MASTER_ADDR: the address of rank 0");
     QCCL_TRY(take_port(variables, info));
     if (info.port == 0)
-        return Error::make(Code::invalid_argument,
-                           "RANK, WORLD_SIZE and MASTER_ADDR are set, but neither QCCL_PORT nor "
-                           "MASTER_PORT: where rank 0 can be met");
+        return invalid_argument(
+            "RANK, WORLD_SIZE and MASTER_ADDR are set, but neither QCCL_PORT nor "
+            "MASTER_PORT: where rank 0 can be met");
     return {};
 }
 
 Done meet_through_manager(const Variables &variables, LauncherInfo &info) {
     if (!variables.has("PMI_FD"))
-        return Error::make(Code::invalid_argument, "PMI_RANK and PMI_SIZE are set, but not PMI_FD: "
-                                                   "the process manager's wire");
+        return invalid_argument("PMI_RANK and PMI_SIZE are set, but not PMI_FD: "
+                                "the process manager's wire");
     QCCL_TRY(const uint64_t descriptor, variables.number("PMI_FD", INT32_MAX));
     info.manager = static_cast<int>(descriptor);
     return {};
@@ -118,8 +117,7 @@ Done meet_under_open_mpi(const Variables &variables, LauncherInfo &info) {
         variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE");
     if (!take_master(variables, info)) {
         if (!is_one_host)
-            return Error::make(
-                Code::invalid_argument,
+            return invalid_argument(
                 "mpirun has started ranks on several hosts, and MASTER_ADDR is not "
                 "set: the address of rank 0 (mpirun -x MASTER_ADDR=... hands it on)");
         stay_on_this_host(info);
@@ -148,9 +146,7 @@ Done meet_on_first_node(const Variables &variables, LauncherInfo &info) {
         if (!variables.has(name)) continue;
         const std::string list = variables.get(name);
         const auto first = first_of_node_list(list);
-        if (!first)
-            return Error::make(Code::invalid_argument, "%s=%.60s is no list of nodes", name,
-                               list.c_str());
+        if (!first) return invalid_argument("%s=%.60s is no list of nodes", name, list.c_str());
         info.host = *first;
         info.host_variable = name;
         return {};
@@ -158,8 +154,7 @@ Done meet_on_first_node(const Variables &variables, LauncherInfo &info) {
     info.host = variables.get("SLURM_LAUNCH_NODE_IPADDR");
     info.host_variable = "SLURM_LAUNCH_NODE_IPADDR";
     if (!info.host.empty()) return {};
-    return Error::make(
-        Code::invalid_argument,
+    return invalid_argument(
         "SLURM_PROCID and SLURM_NTASKS are set, but none of SLURM_STEP_NODELIST, "
         "SLURM_JOB_NODELIST, SLURM_LAUNCH_NODE_IPADDR and MASTER_ADDR: where rank 0 is");
 }
@@ -183,10 +178,9 @@ Result<LauncherInfo> who_is_who(const LauncherRow &row, const Variables &variabl
     QCCL_TRY(const uint64_t size, variables.number(row.size, most_ranks));
     QCCL_TRY(const uint64_t rank, variables.number(row.rank, most_ranks));
     if (rank >= size)
-        return Error::make(Code::invalid_argument,
-                           "%s=%llu cannot be with %s=%llu: ranks count from 0", row.rank,
-                           static_cast<unsigned long long>(rank), row.size,
-                           static_cast<unsigned long long>(size))
+        return invalid_argument("%s=%llu cannot be with %s=%llu: ranks count from 0", row.rank,
+                                static_cast<unsigned long long>(rank), row.size,
+                                static_cast<unsigned long long>(size))
             .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
     LauncherInfo info;
     info.launcher = row.name;
@@ -202,14 +196,13 @@ Error nobody_said(const Variables &variables) {
     for (const LauncherRow &row : table) {
         const bool has_rank = variables.has(row.rank);
         if (has_rank || variables.has(row.size))
-            return Error::make(Code::invalid_argument, "%s is set, but not %s",
-                               has_rank ? row.rank : row.size, has_rank ? row.size : row.rank);
+            return invalid_argument("%s is set, but not %s", has_rank ? row.rank : row.size,
+                                    has_rank ? row.size : row.rank);
         possible.append(possible.empty() ? "" : "; ").append(row.rank).append(" and ");
         possible.append(row.size);
     }
-    return Error::make(Code::invalid_argument,
-                       "no launcher has said which rank this is; it would be by one of: %s",
-                       possible.c_str());
+    return invalid_argument("no launcher has said which rank this is; it would be by one of: %s",
+                            possible.c_str());
 }
 
 } // namespace
@@ -261,20 +254,18 @@ Result<Secret> read_secret_file(const std::string &path) {
     const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about {};
     if (!file.is_open() || fstat(file.number(), &about) != 0)
-        return Error::make(Code::invalid_argument, "cannot read %.120s: %s", path.c_str(),
-                           describe_errno(errno).c_str());
-    if (!S_ISREG(about.st_mode))
-        return Error::make(Code::invalid_argument, "%.120s is no file", path.c_str());
+        return invalid_argument("cannot read %.120s: %s", path.c_str(),
+                                describe_errno(errno).c_str());
+    if (!S_ISREG(about.st_mode)) return invalid_argument("%.120s is no file", path.c_str());
     if (about.st_mode & S_IRWXO)
-        return Error::make(Code::invalid_argument,
-                           "%.120s can be read or written by others (mode %o), so it is not "
-                           "secret; chmod o= %.120s",
-                           path.c_str(), about.st_mode & 07777, path.c_str());
+        return invalid_argument("%.120s can be read or written by others (mode %o), so it is not "
+                                "secret; chmod o= %.120s",
+                                path.c_str(), about.st_mode & 07777, path.c_str());
     if (about.st_size < fewest_bytes || about.st_size > most_bytes)
-        return Error::make(
-            Code::invalid_argument, "%.120s holds %lld bytes; a secret has %lld to %lld",
-            path.c_str(), static_cast<long long>(about.st_size),
-            static_cast<long long>(fewest_bytes), static_cast<long long>(most_bytes));
+        return invalid_argument("%.120s holds %lld bytes; a secret has %lld to %lld", path.c_str(),
+                                static_cast<long long>(about.st_size),
+                                static_cast<long long>(fewest_bytes),
+                                static_cast<long long>(most_bytes));
     std::vector<unsigned char> content(static_cast<size_t>(about.st_size));
     size_t got = 0;
     while (got < content.size()) {

@@ -102,10 +102,10 @@ static Result<Channel> connect_to(const Endpoint &endpoint, JoinAttempt &attempt
 }
 
 static Error other_version(const Endpoint &endpoint, uint16_t version) {
-    return Error::make(Code::invalid_argument,
-                       "the rendezvous at %s speaks version %u, this library version %u: the ranks "
-                       "run different releases of QCCL",
-                       text(endpoint).c_str(), version, protocol_version)
+    return invalid_argument(
+               "the rendezvous at %s speaks version %u, this library version %u: the ranks "
+               "run different releases of QCCL",
+               text(endpoint).c_str(), version, protocol_version)
         .compared(protocol_version, version);
 }
 
@@ -370,9 +370,8 @@ Done RendezvousClient::check() {
 
 Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
     if (bytes > most_contributed_bytes || bytes * claim_.size > most_gathered_bytes)
-        return Error::make(Code::invalid_argument,
-                           "%zu bytes from each of %u ranks are too many for the rendezvous", bytes,
-                           claim_.size);
+        return invalid_argument("%zu bytes from each of %u ranks are too many for the rendezvous",
+                                bytes, claim_.size);
     send(FrameKind::contribute, {static_cast<const std::byte *>(mine), bytes});
     QCCL_TRY(const auto gathered, await(FrameKind::result));
     if (gathered.size() != bytes * claim_.size)

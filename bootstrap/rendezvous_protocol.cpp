@@ -88,19 +88,18 @@ UniqueId pack(const IdFields &fields) {
 Result<IdFields> unpack(const UniqueId &id) {
     const auto bytes = std::bit_cast<IdBytes>(id);
     if (bytes.magic != id_magic)
-        return Error::make(Code::invalid_argument,
-                           "the unique id was not made by QCCL (did qcclGetUniqueId succeed?)");
+        return invalid_argument(
+            "the unique id was not made by QCCL (did qcclGetUniqueId succeed?)");
     // Other versions have only the magic and the version in the same places.
     if (bytes.version != unique_id_version)
-        return Error::make(Code::invalid_argument,
-                           "the unique id has version %u, this library knows version %u: the ranks "
-                           "run different releases of QCCL",
-                           bytes.version, unique_id_version)
+        return invalid_argument(
+                   "the unique id has version %u, this library knows version %u: the ranks "
+                   "run different releases of QCCL",
+                   bytes.version, unique_id_version)
             .compared(unique_id_version, bytes.version);
     IdFields fields{read_addresses(bytes), bytes.secret};
     if (bytes.checksum != checksum(bytes) || fields.endpoints.empty())
-        return Error::make(Code::invalid_argument,
-                           "the unique id is damaged: its checksum does not fit its bytes");
+        return invalid_argument("the unique id is damaged: its checksum does not fit its bytes");
     return fields;
 }
 

@@ -72,15 +72,13 @@ Payload Round::take() {
 
 std::optional<Error> RendezvousState::refusal(const Claim &claim, const std::string &where) const {
     if (claim.size == 0 || claim.size > most_ranks)
-        return Error::make(Code::invalid_argument,
-                           "rank %u (%s) says that there are %u ranks: 1 to %u may be", claim.rank,
-                           where.c_str(), claim.size, most_ranks)
+        return invalid_argument("rank %u (%s) says that there are %u ranks: 1 to %u may be",
+                                claim.rank, where.c_str(), claim.size, most_ranks)
             .at_rank(claim.rank)
             .compared(most_ranks, claim.size);
     if (claim.rank >= claim.size)
-        return Error::make(Code::invalid_argument,
-                           "rank %u of %u (%s) cannot be: ranks count from 0 to %u", claim.rank,
-                           claim.size, where.c_str(), claim.size - 1)
+        return invalid_argument("rank %u of %u (%s) cannot be: ranks count from 0 to %u",
+                                claim.rank, claim.size, where.c_str(), claim.size - 1)
             .at_rank(claim.rank)
             .compared(claim.size, claim.rank);
     if (size_ > 0 && claim.size != size_)
@@ -90,8 +88,8 @@ std::optional<Error> RendezvousState::refusal(const Claim &claim, const std::str
             .at_rank(claim.rank)
             .compared(size_, claim.size);
     if (size_ > 0 && has_joined_[claim.rank])
-        return Error::make(Code::invalid_argument, "two processes are rank %u of %u: %s and %s",
-                           claim.rank, size_, where_[claim.rank].c_str(), where.c_str())
+        return invalid_argument("two processes are rank %u of %u: %s and %s", claim.rank, size_,
+                                where_[claim.rank].c_str(), where.c_str())
             .at_rank(claim.rank)
             .compared(claim.rank, claim.rank);
     return std::nullopt;
@@ -136,10 +134,9 @@ void RendezvousState::contribute(uint32_t rank, std::span<const std::byte> mine,
         return fail(Error::make(Code::internal_error, "rank %u came to an exchange too early", rank)
                         .at_rank(rank));
     if (mine.size() > most_contributed_bytes || mine.size() * size_ > most_gathered_bytes)
-        return fail(Error::make(Code::invalid_argument,
-                                "rank %u gives %zu bytes to an exchange: too many", rank,
-                                mine.size())
-                        .at_rank(rank));
+        return fail(
+            invalid_argument("rank %u gives %zu bytes to an exchange: too many", rank, mine.size())
+                .at_rank(rank));
     if (!round_->has_begun()) deadline_ = deadline_after(now, timeout_);
     if (const Done added = round_->add(rank, mine); !added) return fail(added.error());
     check_for_departed();

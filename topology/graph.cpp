@@ -105,8 +105,7 @@ bool may_contain(const Vertex &outer, const Vertex &inner) {
 }
 
 Error refuse(std::string_view source, const std::string &sentence) {
-    return Error::make(Code::invalid_argument, "%.100s: %.380s", std::string(source).c_str(),
-                       sentence.c_str());
+    return invalid_argument("%.100s: %.380s", std::string(source).c_str(), sentence.c_str());
 }
 
 Done check_vertices(const Graph &graph, std::string_view source) {

@@ -93,8 +93,7 @@ private:
 };
 
 Error refuse(std::string_view what, const std::string &sentence) {
-    return Error::make(Code::invalid_argument, "%.40s %.200s", std::string(what).c_str(),
-                       sentence.c_str());
+    return invalid_argument("%.40s %.200s", std::string(what).c_str(), sentence.c_str());
 }
 
 template <class Number> Result<Number> LineReader::number(std::string_view what, Number most) {
@@ -274,9 +273,8 @@ std::string print_graph_text(const Graph &graph) {
 Result<Graph> parse_graph_text(std::string_view text, std::string_view source) {
     const std::string named(source);
     if (text.size() > most_graph_text_bytes)
-        return Error::make(Code::invalid_argument,
-                           "%.100s has %zu bytes; a topology has at most %zu", named.c_str(),
-                           text.size(), most_graph_text_bytes);
+        return invalid_argument("%.100s has %zu bytes; a topology has at most %zu", named.c_str(),
+                                text.size(), most_graph_text_bytes);
     Graph graph;
     for (size_t number = 1; !text.empty() || number == 1; number++) {
         const std::string_view line = text.substr(0, text.find('\n'));
@@ -284,8 +282,8 @@ Result<Graph> parse_graph_text(std::string_view text, std::string_view source) {
         const Done done =
             number == 1 ? read_head(LineReader(line)) : read_line(LineReader(line), graph);
         if (!done)
-            return Error::make(Code::invalid_argument, "%.100s, line %zu: %.350s", named.c_str(),
-                               number, done.error().text);
+            return invalid_argument("%.100s, line %zu: %.350s", named.c_str(), number,
+                                    done.error().text);
     }
     QCCL_TRY(check(graph, source));
     return graph;

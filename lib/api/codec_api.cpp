@@ -40,15 +40,15 @@ struct Container {
 Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_t type) {
     QCCL_TRY(const CodecRef named, take_codec(handle));
     if (named->codec.is_auto())
-        return Error::make(Code::invalid_argument,
-                           "codec is %s, which is chosen for a collective; values are encoded by "
-                           "themselves with a codec that has a name, as int8",
-                           spec(named->codec).c_str());
+        return invalid_argument(
+            "codec is %s, which is chosen for a collective; values are encoded by "
+            "themselves with a codec that has a name, as int8",
+            spec(named->codec).c_str());
     if (named->codec.guard != 0)
-        return Error::make(Code::invalid_argument,
-                           "codec is %s, and a guard is of collectives; values that are encoded by "
-                           "themselves need a codec without one",
-                           spec(named->codec).c_str());
+        return invalid_argument(
+            "codec is %s, and a guard is of collectives; values that are encoded by "
+            "themselves need a codec without one",
+            spec(named->codec).c_str());
     QCCL_TRY(const DataType known, take_type(type));
     QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
     QCCL_TRY(check_count("count", count, known, 1));
@@ -103,8 +103,8 @@ using namespace qccl;
 
 qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
     return guarded([=]() -> Done {
-        if (!codec_out) return Error::make(Code::invalid_argument, "codec_out is NULL");
-        if (!spec) return Error::make(Code::invalid_argument, "spec is NULL");
+        if (!codec_out) return invalid_argument("codec_out is NULL");
+        if (!spec) return invalid_argument("spec is NULL");
         QCCL_TRY(const Codec codec, parse_codec(spec));
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
@@ -129,7 +129,7 @@ qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataT
                                       size_t *bytes_out) {
     return guarded([=]() -> Done {
         QCCL_TRY(const Container container, take_container(codec, count, type));
-        if (!bytes_out) return Error::make(Code::invalid_argument, "bytes_out is NULL");
+        if (!bytes_out) return invalid_argument("bytes_out is NULL");
         *bytes_out = encoded_bytes(container.codec, container.type, container.count);
         return {};
     });
@@ -146,12 +146,11 @@ qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, q
         const Buffer to{"dst", dst, bytes};
         QCCL_TRY(check_pointer(from));
         QCCL_TRY(check_pointer(to));
-        if (!written_out) return Error::make(Code::invalid_argument, "written_out is NULL");
+        if (!written_out) return invalid_argument("written_out is NULL");
         if (capacity < bytes)
-            return Error::make(Code::invalid_argument,
-                               "capacity is %zu, but %zu values of %s with %s need %zu bytes",
-                               capacity, count, name(container.type), spec(container.codec).c_str(),
-                               bytes)
+            return invalid_argument("capacity is %zu, but %zu values of %s with %s need %zu bytes",
+                                    capacity, count, name(container.type),
+                                    spec(container.codec).c_str(), bytes)
                 .compared(static_cast<int64_t>(bytes), static_cast<int64_t>(capacity));
         QCCL_TRY(check_apart(from, to));
         QCCL_TRY(run(queue.get(), [=] {

@@ -59,8 +59,7 @@ static Done check_buffers(const Buffers &buffers) {
 
 static Done check_root(int root, uint32_t size) {
     if (root >= 0 && static_cast<uint32_t>(root) < size) return {};
-    return Error::make(Code::invalid_argument, "root is %d, but the ranks are 0 to %" PRIu32, root,
-                       size - 1)
+    return invalid_argument("root is %d, but the ranks are 0 to %" PRIu32, root, size - 1)
         .compared(size - 1, root);
 }
 
@@ -100,9 +99,8 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallT
         QCCL_TRY(own, take_codec(config.codec));
     }
     if (own && key.collective == Collective::barrier)
-        return Error::make(Code::invalid_argument,
-                           "config: codec is %s, but a barrier has no values to encode",
-                           spec(own->codec).c_str());
+        return invalid_argument("config: codec is %s, but a barrier has no values to encode",
+                                spec(own->codec).c_str());
     QCCL_TRY(const CodecChoice choice,
              comm.parts().policy.choose_codec(own ? &own->codec : nullptr, call));
     comm.tell(choice);
@@ -150,10 +148,10 @@ static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream
     if (stream == QCCL_STREAM_SYNC) return where;
     // The vendor's runtime dereferences any stream that it is given.
     if (stream_handles.has_tag(stream))
-        return Error::make(Code::invalid_argument,
-                           "stream is %p, one of qcclStreamCreate, but the communicator's device "
-                           "is %s, which has streams of its own",
-                           stream, gpu->traits().name.c_str());
+        return invalid_argument(
+            "stream is %p, one of qcclStreamCreate, but the communicator's device "
+            "is %s, which has streams of its own",
+            stream, gpu->traits().name.c_str());
     where.gpu = static_cast<GpuStream>(stream);
     return where;
 }
@@ -177,15 +175,13 @@ static Done check_place(const Gpu &gpu, const Buffer &buffer) {
     };
     QCCL_TRY(const GpuPlace first, gpu.find(buffer.start));
     if (!is_own(first))
-        return Error::make(Code::invalid_argument,
-                           "%s is %p, %s, but the communicator's device is %s", buffer.name,
-                           buffer.start, text_of(first.kind), gpu.traits().name.c_str());
+        return invalid_argument("%s is %p, %s, but the communicator's device is %s", buffer.name,
+                                buffer.start, text_of(first.kind), gpu.traits().name.c_str());
     const auto *const end = static_cast<const std::byte *>(buffer.start) + buffer.bytes;
     QCCL_TRY(const GpuPlace last, gpu.find(end - 1));
     if (is_own(last)) return {};
-    return Error::make(Code::invalid_argument,
-                       "%s is %p, from where %s has less memory than its %zu bytes", buffer.name,
-                       buffer.start, gpu.traits().name.c_str(), buffer.bytes);
+    return invalid_argument("%s is %p, from where %s has less memory than its %zu bytes",
+                            buffer.name, buffer.start, gpu.traits().name.c_str(), buffer.bytes);
 }
 
 static Done check_buffers(const Comm &comm, const Buffers &buffers) {

@@ -31,11 +31,9 @@ RendezvousOptions rendezvous_options(const Settings &settings, std::chrono::nano
 }
 
 Done check_rank(int nranks, int rank) {
-    if (nranks < 1)
-        return Error::make(Code::invalid_argument, "nranks is %d, not 1 or more", nranks);
+    if (nranks < 1) return invalid_argument("nranks is %d, not 1 or more", nranks);
     if (rank >= 0) return {};
-    return Error::make(Code::invalid_argument, "rank is %d; possible are 0 to %d", rank,
-                       nranks - 1);
+    return invalid_argument("rank is %d; possible are 0 to %d", rank, nranks - 1);
 }
 
 Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
@@ -136,9 +134,8 @@ constexpr int most_local_ranks = 4096;
 Done check_local_ranks(int nranks) {
     QCCL_TRY(check_rank(nranks, 0));
     if (nranks <= most_local_ranks) return {};
-    return Error::make(Code::invalid_argument,
-                       "nranks is %d; one process can have at most %d ranks of a communicator",
-                       nranks, most_local_ranks)
+    return invalid_argument("nranks is %d; one process can have at most %d ranks of a communicator",
+                            nranks, most_local_ranks)
         .compared(most_local_ranks, nranks);
 }
 
@@ -170,7 +167,7 @@ using namespace qccl;
 
 qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out) {
     return guarded([=]() -> Done {
-        if (!id_out) return Error::make(Code::invalid_argument, "id_out is NULL");
+        if (!id_out) return invalid_argument("id_out is NULL");
         const EnvSettings env_settings = read_env_settings();
         QCCL_TRY(env_settings.readable);
         QCCL_TRY(env_settings.rules_readable);
@@ -186,8 +183,8 @@ QCCL_TWIN(qcclGetUniqueId);
 qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id,
                                     int rank, const qcclConfig_t *config) {
     return guarded([=]() -> Done {
-        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
-        if (!id) return Error::make(Code::invalid_argument, "id is NULL");
+        if (!comm_out) return invalid_argument("comm_out is NULL");
+        if (!id) return invalid_argument("id is NULL");
         QCCL_TRY(check_rank(nranks, rank));
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
         QCCL_TRY(auto comm, join(nranks, *id, rank, comm_config));
@@ -203,7 +200,7 @@ QCCL_TWIN(qcclCommInitRank);
 
 qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]) {
     return guarded([=]() -> Done {
-        if (!comms_out) return Error::make(Code::invalid_argument, "comms_out is NULL");
+        if (!comms_out) return invalid_argument("comms_out is NULL");
         QCCL_TRY(check_local_ranks(nranks));
         QCCL_TRY(check_devices(devices, nranks));
         QCCL_TRY(auto comms, SiblingCreation(static_cast<uint32_t>(nranks), devices).run());
@@ -215,14 +212,12 @@ QCCL_TWIN(qcclCommInitAll);
 qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const qcclOob_t *oob,
                              const qcclConfig_t *config) {
     return guarded([=]() -> Done {
-        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(check_rank(nranks, rank));
         if (rank >= nranks)
-            return Error::make(Code::invalid_argument, "rank is %d; possible are 0 to %d", rank,
-                               nranks - 1);
+            return invalid_argument("rank is %d; possible are 0 to %d", rank, nranks - 1);
         if (!oob || !oob->allgather)
-            return Error::make(Code::invalid_argument, "%s is NULL",
-                               oob ? "oob->allgather" : "oob");
+            return invalid_argument("%s is NULL", oob ? "oob->allgather" : "oob");
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
         const EnvSettings env_settings = read_env_settings();
         const auto bootstrap =
@@ -237,7 +232,7 @@ QCCL_TWIN(qcclCommInitOob);
 
 qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config) {
     return guarded([=]() -> Done {
-        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
         const EnvSettings env_settings = read_env_settings();
         QCCL_TRY(env_settings.readable);
@@ -295,7 +290,7 @@ QCCL_TWIN(qcclCommRevoke);
 
 qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
     return ask(comm, [=](Comm &found) -> Done {
-        if (!result_out) return Error::make(Code::invalid_argument, "result_out is NULL");
+        if (!result_out) return invalid_argument("result_out is NULL");
         const auto failure = found.failure();
         if (failure) found.note_told();
         *result_out = failure           ? to_c(failure->error.code)
@@ -308,7 +303,7 @@ QCCL_TWIN(qcclCommGetAsyncError);
 
 qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out) {
     return ask(comm, [=](Comm &found) -> Done {
-        if (!count_out) return Error::make(Code::invalid_argument, "count_out is NULL");
+        if (!count_out) return invalid_argument("count_out is NULL");
         *count_out = static_cast<int>(found.size());
         return {};
     });
@@ -317,7 +312,7 @@ QCCL_TWIN(qcclCommCount);
 
 qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out) {
     return ask(comm, [=](Comm &found) -> Done {
-        if (!rank_out) return Error::make(Code::invalid_argument, "rank_out is NULL");
+        if (!rank_out) return invalid_argument("rank_out is NULL");
         *rank_out = static_cast<int>(found.rank());
         return {};
     });

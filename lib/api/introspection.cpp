@@ -26,11 +26,11 @@ struct Words {
 };
 
 Error unclear(std::string_view word) {
-    return Error::make(Code::invalid_argument,
-                       "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
-                       "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
-                       "type=, op=, root=, codec=, algorithm=, format=text or json",
-                       static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
+    return invalid_argument(
+        "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
+        "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
+        "type=, op=, root=, codec=, algorithm=, format=text or json",
+        static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
 }
 
 template <class Value, class Parsed> bool store(Value &value, const Parsed &parsed) {
@@ -65,8 +65,8 @@ Result<bool> take_word(std::string_view word, Words &words) {
 Done check_once(std::string_view word, std::vector<std::string_view> &keys) {
     const std::string_view key = word.substr(0, word.find('='));
     if (std::ranges::find(keys, key) != keys.end())
-        return Error::make(Code::invalid_argument, "what: %.*s= is given twice",
-                           static_cast<int>(key.size()), key.data());
+        return invalid_argument("what: %.*s= is given twice", static_cast<int>(key.size()),
+                                key.data());
     keys.push_back(key);
     return {};
 }
@@ -90,8 +90,7 @@ Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks) 
     }
     if (is_first) return unclear("");
     if (words.bytes && words.count)
-        return Error::make(Code::invalid_argument,
-                           "what: bytes= and count= are both there; one of them is enough");
+        return invalid_argument("what: bytes= and count= are both there; one of them is enough");
 
     ExplainQuery &question = words.question;
     const uint64_t parts = parts_of(question.collective, ranks);
@@ -159,7 +158,7 @@ using namespace qccl;
 
 qcclResult_t qcclGetVersion(int *version_out) {
     return guarded([=]() -> Done {
-        if (!version_out) return Error::make(Code::invalid_argument, "version_out is NULL");
+        if (!version_out) return invalid_argument("version_out is NULL");
         *version_out = QCCL_VERSION;
         return {};
     });
@@ -194,7 +193,7 @@ QCCL_TWIN(qcclGetLastError);
 // A wrong question does not replace the error that the question is about.
 qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
     return at_any_time(comm, [=](Comm &found) -> Done {
-        if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");
+        if (!info_out) return invalid_argument("info_out is NULL");
         const RecordedError none{{.code = Code::success}, {}};
         const qcclErrorInfo_t info = to_info(found.last_error().value_or(none), found.rank());
         constexpr size_t first_bytes = 88; // release 0.1
@@ -205,14 +204,13 @@ QCCL_TWIN(qcclGetErrorInfo);
 
 qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes) {
     return ask(comm, [=](Comm &found) -> Done {
-        if (!what) return Error::make(Code::invalid_argument, "what is NULL");
-        if (!bytes) return Error::make(Code::invalid_argument, "bytes is NULL");
+        if (!what) return invalid_argument("what is NULL");
+        if (!bytes) return invalid_argument("bytes is NULL");
         QCCL_TRY(const std::string text, answer(found, what));
         const size_t room = *bytes, needed = text.size() + 1;
         if (buffer && room < needed) {
             *bytes = needed;
-            return Error::make(Code::invalid_argument,
-                               "buffer has %zu bytes, but the text needs %zu", room, needed)
+            return invalid_argument("buffer has %zu bytes, but the text needs %zu", room, needed)
                 .compared(static_cast<int64_t>(needed), static_cast<int64_t>(room));
         }
         if (buffer) std::memcpy(buffer, text.c_str(), needed);
@@ -224,7 +222,7 @@ QCCL_TWIN(qcclExplain);
 
 qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out) {
     return ask(comm, [=](Comm &found) -> Done {
-        if (!stats_out) return Error::make(Code::invalid_argument, "stats_out is NULL");
+        if (!stats_out) return invalid_argument("stats_out is NULL");
         const Counts counts = found.counts();
         qcclCommStats_t stats{};
         stats.calls = counts.calls;

@@ -12,10 +12,9 @@ static Error unseen(const char *argument, const void *given, const Error &error)
 }
 
 static Result<void *> allocate(size_t bytes) {
-    if (bytes == 0) return Error::make(Code::invalid_argument, "bytes is 0");
+    if (bytes == 0) return invalid_argument("bytes is 0");
     if (bytes > most_block_bytes())
-        return Error::make(Code::invalid_argument, "bytes is %zu, more than memory can have",
-                           bytes);
+        return invalid_argument("bytes is %zu, more than memory can have", bytes);
     return allocate_block(bytes);
 }
 
@@ -23,9 +22,8 @@ static Done release(void *memory) {
     const auto block = block_at(memory);
     if (!block) return unseen("pointer", memory, block.error());
     if (!*block)
-        return Error::make(Code::invalid_argument,
-                           "pointer is %p, which qcclMemAlloc did not give (or it has been freed)",
-                           memory);
+        return invalid_argument(
+            "pointer is %p, which qcclMemAlloc did not give (or it has been freed)", memory);
     if ((*block)->is_registered())
         return Error::make(Code::invalid_usage,
                            "pointer is %p, which is registered with a communicator; "
@@ -40,16 +38,14 @@ static Result<SharedBlock *> block_of(const void *buffer, size_t bytes) {
     const auto block = block_around(buffer);
     if (!block) return unseen("buffer", buffer, block.error());
     if (!*block)
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "buffer is %p, which is not memory from qcclMemAlloc; allocate it there, "
             "or leave it unregistered: any memory works in any collective",
             buffer);
     const uint64_t rest = (*block)->rest(buffer);
     if (bytes <= rest) return *block;
-    return Error::make(Code::invalid_argument,
-                       "bytes is %zu, but from buffer on qcclMemAlloc gave only %" PRIu64, bytes,
-                       rest)
+    return invalid_argument("bytes is %zu, but from buffer on qcclMemAlloc gave only %" PRIu64,
+                            bytes, rest)
         .compared(static_cast<int64_t>(rest), static_cast<int64_t>(bytes));
 }
 
@@ -67,7 +63,7 @@ using namespace qccl;
 
 qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes) {
     return guarded([=]() -> Done {
-        if (!pointer_out) return Error::make(Code::invalid_argument, "pointer_out is NULL");
+        if (!pointer_out) return invalid_argument("pointer_out is NULL");
         QCCL_TRY(*pointer_out, allocate(bytes));
         return {};
     });
@@ -81,9 +77,9 @@ QCCL_TWIN(qcclMemFree);
 
 qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes, void **handle_out) {
     return inside(comm, [=](Comm &entered) -> Done {
-        if (!buffer) return Error::make(Code::invalid_argument, "buffer is NULL");
-        if (bytes == 0) return Error::make(Code::invalid_argument, "bytes is 0");
-        if (!handle_out) return Error::make(Code::invalid_argument, "handle_out is NULL");
+        if (!buffer) return invalid_argument("buffer is NULL");
+        if (bytes == 0) return invalid_argument("bytes is 0");
+        if (!handle_out) return invalid_argument("handle_out is NULL");
         QCCL_TRY(check_idle(entered));
         QCCL_TRY(SharedBlock *const block, block_of(buffer, bytes));
         *handle_out = entered.registrations().add(*block);

@@ -247,29 +247,25 @@ Result<ShrinkVote> Shrinking::settle(const Done &mine, const std::vector<uint32_
 }
 
 Result<std::vector<uint32_t>> take_excluded(const Comm &comm, const int *exclude, int count) {
-    if (count < 0)
-        return Error::make(Code::invalid_argument, "exclude_count is %d, not 0 or more", count);
+    if (count < 0) return invalid_argument("exclude_count is %d, not 0 or more", count);
     if (!exclude && count > 0)
-        return Error::make(Code::invalid_argument, "exclude is NULL, but exclude_count is %d",
-                           count);
+        return invalid_argument("exclude is NULL, but exclude_count is %d", count);
     std::vector<uint32_t> ranks;
     for (int i = 0; i < count; i++) {
         const auto rank = static_cast<uint32_t>(exclude[i]);
         if (exclude[i] < 0 || rank >= comm.size())
-            return Error::make(Code::invalid_argument,
-                               "exclude[%d] is %d, but the ranks are 0 to %" PRIu32, i, exclude[i],
-                               comm.size() - 1)
+            return invalid_argument("exclude[%d] is %d, but the ranks are 0 to %" PRIu32, i,
+                                    exclude[i], comm.size() - 1)
                 .compared(comm.size() - 1, exclude[i]);
         if (rank == comm.rank())
-            return Error::make(
-                Code::invalid_argument,
+            return invalid_argument(
                 "exclude[%d] is %d, this rank itself; a rank that is left out does not "
                 "call qcclCommShrink",
                 i, exclude[i]);
         const auto same = std::find(ranks.begin(), ranks.end(), rank);
         if (same != ranks.end())
-            return Error::make(Code::invalid_argument, "exclude[%d] is %d, as exclude[%td] is", i,
-                               exclude[i], same - ranks.begin());
+            return invalid_argument("exclude[%d] is %d, as exclude[%td] is", i, exclude[i],
+                                    same - ranks.begin());
         ranks.push_back(rank);
     }
     std::sort(ranks.begin(), ranks.end());
@@ -295,13 +291,12 @@ struct ShrinkOrder {
 Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &given) {
     ShrinkOrder order;
     QCCL_TRY(order.excluded, take_excluded(comm, given.exclude, given.exclude_count));
-    if (!given.comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+    if (!given.comm_out) return invalid_argument("comm_out is NULL");
     QCCL_TRY(order.comm_config, parse_config(comm, given.config));
     if (given.flags != QCCL_SHRINK_DEFAULT && given.flags != QCCL_SHRINK_ABORT)
-        return Error::make(Code::invalid_argument,
-                           "flags is %d; possible are QCCL_SHRINK_DEFAULT (%d) and "
-                           "QCCL_SHRINK_ABORT (%d)",
-                           given.flags, QCCL_SHRINK_DEFAULT, QCCL_SHRINK_ABORT);
+        return invalid_argument("flags is %d; possible are QCCL_SHRINK_DEFAULT (%d) and "
+                                "QCCL_SHRINK_ABORT (%d)",
+                                given.flags, QCCL_SHRINK_DEFAULT, QCCL_SHRINK_ABORT);
     return order;
 }
 
@@ -334,11 +329,11 @@ qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm
                            const qcclConfig_t *config) {
     return inside(comm, [=](Comm &parent) -> Done {
         if (color < 0 && color != QCCL_SPLIT_NOCOLOR)
-            return Error::make(Code::invalid_argument,
-                               "color is %d; possible are 0 and more, and QCCL_SPLIT_NOCOLOR (%d)",
-                               color, QCCL_SPLIT_NOCOLOR)
+            return invalid_argument(
+                       "color is %d; possible are 0 and more, and QCCL_SPLIT_NOCOLOR (%d)", color,
+                       QCCL_SPLIT_NOCOLOR)
                 .compared(QCCL_SPLIT_NOCOLOR, color);
-        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
         QCCL_TRY(auto made, split(parent, {color, key}, comm_config));
         if (made) return make_handle(std::move(made), comm_out);

@@ -54,6 +54,8 @@ struct [[nodiscard]] Error {
     // What a user or a file says may be part of the sentence, and the sentence is shown on
     // terminals: control characters become question marks.
     [[gnu::format(printf, 2, 3)]] static Error make(Code code, const char *format, ...);
+    [[gnu::format(printf, 2, 0)]] static Error make_from(Code code, const char *format,
+                                                         va_list arguments);
 
     Error &at_rank(int64_t faulty) {
         rank = static_cast<int32_t>(faulty);
@@ -76,14 +78,28 @@ struct [[nodiscard]] Error {
 };
 static_assert(sizeof(Error) == 512 && std::has_unique_object_representations_v<Error>);
 
-inline Error Error::make(Code code, const char *format, ...) {
+inline Error Error::make_from(Code code, const char *format, va_list arguments) {
     Error error;
     error.code = code;
+    std::vsnprintf(error.text, sizeof error.text, format, arguments);
+    return error.make_printable();
+}
+
+inline Error Error::make(Code code, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    std::vsnprintf(error.text, sizeof error.text, format, arguments);
+    const Error error = make_from(code, format, arguments);
     va_end(arguments);
-    return error.make_printable();
+    return error;
+}
+
+// Makes the Error that is made most often.
+[[gnu::format(printf, 1, 2)]] inline Error invalid_argument(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const Error error = Error::make_from(Code::invalid_argument, format, arguments);
+    va_end(arguments);
+    return error;
 }
 
 inline const char *code_text(Code code) {

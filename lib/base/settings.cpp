@@ -64,8 +64,7 @@ Result<std::vector<InjectRule>> parse_inject(std::string_view text) {
         for (std::string_view rest = whole; is_sound && !rest.empty();)
             is_sound = take_part(next_part(rest, ','), rule, has_fault);
         if (!is_sound || !has_fault)
-            return Error::make(
-                Code::invalid_argument,
+            return invalid_argument(
                 "\"%.*s\" is not a rule: expected [rank=N,][call=N,] and one of kill, "
                 "delay=TIME (5s, 20ms) and revoke; rules are separated by ';'",
                 static_cast<int>(std::min<size_t>(whole.size(), 80)), whole.data());
@@ -139,9 +138,9 @@ template <auto field, auto parse>
 static Done store(const SettingRow &row, std::string_view text, Settings &settings) {
     const auto value = parse(text);
     if (!value)
-        return Error::make(Code::invalid_argument, "%s=%.*s: expected %s", row.name,
-                           static_cast<int>(std::min<size_t>(text.size(), 60)), text.data(),
-                           row.type);
+        return invalid_argument("%s=%.*s: expected %s", row.name,
+                                static_cast<int>(std::min<size_t>(text.size(), 60)), text.data(),
+                                row.type);
     settings.*field = *value;
     return {};
 }
@@ -154,8 +153,7 @@ static Done store_or_auto(const SettingRow &row, std::string_view text, Settings
 
 static Done store_inject(const SettingRow &row, std::string_view text, Settings &settings) {
     auto rules = parse_inject(text);
-    if (!rules)
-        return Error::make(Code::invalid_argument, "%s: %.200s", row.name, rules.error().text);
+    if (!rules) return invalid_argument("%s: %.200s", row.name, rules.error().text);
     settings.inject = std::move(*rules);
     return {};
 }

@@ -93,15 +93,12 @@ Result<std::string> read_regular_file(const std::string &path, size_t most_bytes
     const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about {};
     if (!file.is_open() || fstat(file.number(), &about) != 0)
-        return Error::make(Code::invalid_argument, "it cannot be read: %s",
-                           describe_errno(errno).c_str());
-    if (S_ISDIR(about.st_mode))
-        return Error::make(Code::invalid_argument, "it is a directory, not a file");
-    if (!S_ISREG(about.st_mode))
-        return Error::make(Code::invalid_argument, "it is no regular file");
+        return invalid_argument("it cannot be read: %s", describe_errno(errno).c_str());
+    if (S_ISDIR(about.st_mode)) return invalid_argument("it is a directory, not a file");
+    if (!S_ISREG(about.st_mode)) return invalid_argument("it is no regular file");
     if (static_cast<uint64_t>(about.st_size) > most_bytes)
-        return Error::make(Code::invalid_argument, "it has %lld bytes, more than the %zu possible",
-                           static_cast<long long>(about.st_size), most_bytes);
+        return invalid_argument("it has %lld bytes, more than the %zu possible",
+                                static_cast<long long>(about.st_size), most_bytes);
     std::string text(static_cast<size_t>(about.st_size), '\0');
     size_t got = 0;
     while (got < text.size()) {
@@ -143,10 +140,10 @@ Result<std::string> expand_file_pattern(const char *what, const std::string &pat
         else if (letter == '%')
             path += '%';
         else
-            return Error::make(Code::invalid_argument,
-                               "%s \"%s\": %%h is the host, %%p the process%s and %%%% a percent; "
-                               "nothing else may follow %%",
-                               what, pattern.c_str(), rank ? ", %r the rank" : "");
+            return invalid_argument(
+                "%s \"%s\": %%h is the host, %%p the process%s and %%%% a percent; "
+                "nothing else may follow %%",
+                what, pattern.c_str(), rank ? ", %r the rank" : "");
     }
     return path;
 }
@@ -164,8 +161,7 @@ Result<std::string> rank_file_path(const char *what, const std::string &pattern,
     QCCL_TRY(const std::string path, expand_file_pattern(what, pattern, host_name(), rank));
     std::error_code error;
     if (path.ends_with('/') || std::filesystem::is_directory(path, error))
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "%s \"%s\" is a folder; expected the name of a file such as %s%srank-%%r", what,
             pattern.c_str(), path.c_str(), path.ends_with('/') ? "" : "/");
     const bool is_shared = ranks > 1 && !names_rank(pattern);
@@ -233,8 +229,7 @@ Done ServiceThread::pin(uint64_t cpu) {
     if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
     const int error = pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set);
     if (error == 0) return {};
-    return Error::make(Code::invalid_argument, "this process cannot run there: %s",
-                       strerror(error));
+    return invalid_argument("this process cannot run there: %s", strerror(error));
 }
 
 // ---- Forked children

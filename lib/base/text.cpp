@@ -227,10 +227,10 @@ std::string listed(const Names &names) {
 
 Error no_choice(std::string_view what, std::string_view text, const Names &possible) {
     static constexpr size_t longest_shown = 40;
-    return Error::make(Code::invalid_argument, "%.*s is \"%.*s\"; possible %s %s",
-                       static_cast<int>(what.size()), what.data(),
-                       static_cast<int>(std::min(text.size(), longest_shown)), text.data(),
-                       possible.size() == 1 ? "is" : "are", listed(possible).c_str());
+    return invalid_argument("%.*s is \"%.*s\"; possible %s %s", static_cast<int>(what.size()),
+                            what.data(), static_cast<int>(std::min(text.size(), longest_shown)),
+                            text.data(), possible.size() == 1 ? "is" : "are",
+                            listed(possible).c_str());
 }
 
 // ---- Misspelt names

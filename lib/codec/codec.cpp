@@ -53,12 +53,11 @@ bool is_possible(const Codec &codec) {
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
     if (codec.is_lossless()) return {};
     if (!info(type).is_float)
-        return Error::make(Code::invalid_argument,
-                           "codec %s: %s values travel as they are, only floating point is encoded",
-                           spec(codec).c_str(), name(type));
+        return invalid_argument(
+            "codec %s: %s values travel as they are, only floating point is encoded",
+            spec(codec).c_str(), name(type));
     if (reduces(collective) && !codec.is_cast() && op != RedOp::sum && op != RedOp::avg)
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "codec %s: possible with sum and avg, not with %s; fp16, bf16 and the fp8 do every op",
             spec(codec).c_str(), name(op));
     return {};
@@ -243,8 +242,7 @@ Names names_of_keys(SpecKeys keys) {
 }
 
 Error refused_key(const NameRow &row, std::string_view text) {
-    if (row.keys == 0)
-        return Error::make(Code::invalid_argument, "codec: %s takes no keys", row.name.data());
+    if (row.keys == 0) return invalid_argument("codec: %s takes no keys", row.name.data());
     return no_choice("codec: key of " + std::string(row.name), text, names_of_keys(row.keys));
 }
 
@@ -285,18 +283,16 @@ Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
     const CodecRow &row = codec.row();
     if (key == SpecKey::bucket && text == "all") {
         if (!row.takes_whole_chunk)
-            return Error::make(Code::invalid_argument,
-                               "codec: bucket=all is of %s; here it is a number",
-                               whole_chunk_codecs().c_str());
+            return invalid_argument("codec: bucket=all is of %s; here it is a number",
+                                    whole_chunk_codecs().c_str());
         codec.bucket = Codec::whole_chunk;
         return {};
     }
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > largest_bucket) return bad_value(key, text);
     if (*number % row.bucket_step != 0)
-        return Error::make(Code::invalid_argument,
-                           "codec: bucket of %s is a multiple of %u, or all", row.name.data(),
-                           row.bucket_step);
+        return invalid_argument("codec: bucket of %s is a multiple of %u, or all", row.name.data(),
+                                row.bucket_step);
     codec.bucket = static_cast<uint32_t>(*number);
     return {};
 }
@@ -374,24 +370,21 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
         const KeyRow *const found = find_key(row, item.before);
         if (!found) return refused_key(row, item.before);
         if (!item.is_marked)
-            return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
-                               found->name.data(), found->name.data());
+            return invalid_argument("codec: %s has no value; write %s=VALUE", found->name.data(),
+                                    found->name.data());
         if ((given & key_bit(found->key)) != 0)
-            return Error::make(Code::invalid_argument, "codec: %s is given twice",
-                               found->name.data());
+            return invalid_argument("codec: %s is given twice", found->name.data());
         given |= key_bit(found->key);
         QCCL_TRY(set_key(codec, found->key, item.behind));
     }
     if ((given & key_bit(SpecKey::seed)) != 0 && codec.rounding != Rounding::stochastic)
-        return Error::make(Code::invalid_argument,
-                           "codec: seed is of use with round=stochastic alone");
+        return invalid_argument("codec: seed is of use with round=stochastic alone");
     if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
-        return Error::make(Code::invalid_argument,
-                           "codec: guard looks at samples, and needs a bucket of at most %u values",
-                           largest_guarded_bucket);
+        return invalid_argument(
+            "codec: guard looks at samples, and needs a bucket of at most %u values",
+            largest_guarded_bucket);
     if (!codec.is_auto() && !is_possible(codec))
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "codec: skip_incomplete=1 is not possible with bucket=all, which is never incomplete");
     return {};
 }
@@ -409,8 +402,7 @@ Result<Codec> parse_codec(std::string_view text) {
     Codec codec = row->usual;
     if (word.is_marked) QCCL_TRY(read_keys(*row, codec, word.behind));
     if (row == &auto_row && !codec.is_auto())
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "codec: auto needs a budget: nmse=E, the error that the result may have, "
             "bits=B, what a value may take on the wire, or both");
     return codec;

@@ -143,11 +143,10 @@ std::string_view Algorithm::word(std::string_view key) const {
 
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team) {
     if (!algorithm.has(collective))
-        return Error::make(Code::invalid_argument, "there is no %s by %s", name(collective),
-                           spec(algorithm).c_str());
+        return invalid_argument("there is no %s by %s", name(collective), spec(algorithm).c_str());
     if (team.rank >= team.size || team.root >= team.size)
-        return Error::make(Code::invalid_argument, "rank %u or root %u is not one of %u ranks",
-                           team.rank, team.root, team.size);
+        return invalid_argument("rank %u or root %u is not one of %u ranks", team.rank, team.root,
+                                team.size);
     return algorithm.row().emitters[static_cast<size_t>(collective)](team, algorithm.choices());
 }
 
@@ -168,11 +167,10 @@ Done read_key(const AlgorithmRow &row, std::string_view item, const std::string 
     if (!key) return no_choice(who + ": key of " + std::string(row.name), name, names_of(row.keys));
     const auto number = static_cast<uint32_t>(key - row.keys.data());
     if (!has_word)
-        return Error::make(Code::invalid_argument, "%s: %s has no value; write %s=VALUE",
-                           who.c_str(), key->name.data(), key->name.data());
+        return invalid_argument("%s: %s has no value; write %s=VALUE", who.c_str(),
+                                key->name.data(), key->name.data());
     if ((given >> number & 1U) != 0)
-        return Error::make(Code::invalid_argument, "%s: %s is given twice", who.c_str(),
-                           key->name.data());
+        return invalid_argument("%s: %s is given twice", who.c_str(), key->name.data());
     given |= 1U << number;
     const auto found = std::find(key->words.begin(), key->words.end(), word);
     if (found == key->words.end())
@@ -196,8 +194,7 @@ Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who,
     }
     if (!has_keys) return Algorithm(*row);
     if (row->keys.empty())
-        return Error::make(Code::invalid_argument, "%s: %s takes no keys", asker.c_str(),
-                           row->name.data());
+        return invalid_argument("%s: %s takes no keys", asker.c_str(), row->name.data());
     Choices choices{};
     uint32_t given = 0;
     for (Parted list{{}, keys, true}; list.is_marked;) {

@@ -78,16 +78,15 @@ Done take_struct(const StructRule &rule, const void *given, void *known) {
     Lead lead;
     std::memcpy(&lead, given, sizeof lead);
     if (lead.magic != QCCL_CONFIG_MAGIC)
-        return Error::make(Code::invalid_argument,
-                           "config: magic is 0x%08X, not 0x%08X; initialise a %s with %s or "
-                           "qcclConfigInit",
-                           lead.magic, QCCL_CONFIG_MAGIC, rule.name, rule.initialiser)
+        return invalid_argument("config: magic is 0x%08X, not 0x%08X; initialise a %s with %s or "
+                                "qcclConfigInit",
+                                lead.magic, QCCL_CONFIG_MAGIC, rule.name, rule.initialiser)
             .compared(QCCL_CONFIG_MAGIC, lead.magic);
     if (lead.size < rule.first_bytes || lead.size > most_struct_bytes)
-        return Error::make(Code::invalid_argument,
-                           "config: size is %zu, but a %s has %zu bytes; initialise it with %s or "
-                           "qcclConfigInit",
-                           lead.size, rule.name, rule.bytes, rule.initialiser)
+        return invalid_argument(
+                   "config: size is %zu, but a %s has %zu bytes; initialise it with %s or "
+                   "qcclConfigInit",
+                   lead.size, rule.name, rule.bytes, rule.initialiser)
             .compared(static_cast<int64_t>(rule.bytes), static_cast<int64_t>(lead.size));
 
     const auto *bytes = static_cast<const std::byte *>(given);
@@ -96,10 +95,9 @@ Done take_struct(const StructRule &rule, const void *given, void *known) {
     if (unknown == std::min(common, rule.reserved_end))
         unknown = first_nonzero(bytes, common, lead.size);
     if (unknown < lead.size)
-        return Error::make(Code::invalid_argument,
-                           "config: byte %zu of the %s (made for version %u) is set, but this "
-                           "library, version %d, has no field there",
-                           unknown, rule.name, lead.version, QCCL_VERSION);
+        return invalid_argument("config: byte %zu of the %s (made for version %u) is set, but this "
+                                "library, version %d, has no field there",
+                                unknown, rule.name, lead.version, QCCL_VERSION);
     std::memcpy(known, given, common);
     return {};
 }
@@ -119,8 +117,7 @@ Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given) {
 Result<std::optional<std::chrono::nanoseconds>> take_timeout(const char *field, double seconds) {
     using std::chrono::nanoseconds;
     constexpr double century = 100.0 * 365 * 86400; // more overflows when added to a clock
-    if (std::isnan(seconds))
-        return Error::make(Code::invalid_argument, "config: %s is not a number", field);
+    if (std::isnan(seconds)) return invalid_argument("config: %s is not a number", field);
     if (seconds == 0) return std::optional<nanoseconds>();
     if (seconds < 0) return std::optional(nanoseconds(0));
     const int64_t ns = std::llround(std::min(seconds, century) * 1e9);
@@ -132,10 +129,10 @@ Done give_struct(const char *name, const void *known, size_t known_bytes, size_t
     size_t size;
     std::memcpy(&size, out, sizeof size);
     if (size < first_bytes || size > most_struct_bytes)
-        return Error::make(Code::invalid_argument,
-                           "size is %zu, but a %s has %zu bytes; set size to sizeof(%s) before "
-                           "the call",
-                           size, name, known_bytes, name)
+        return invalid_argument(
+                   "size is %zu, but a %s has %zu bytes; set size to sizeof(%s) before "
+                   "the call",
+                   size, name, known_bytes, name)
             .compared(static_cast<int64_t>(known_bytes), static_cast<int64_t>(size));
     std::memset(out, 0, size);
     std::memcpy(out, known, std::min(size, known_bytes));
@@ -149,13 +146,12 @@ using namespace qccl;
 
 qcclResult_t qcclConfigInit(void *config, size_t size) {
     return guarded([=]() -> Done {
-        if (!config) return Error::make(Code::invalid_argument, "config is NULL");
+        if (!config) return invalid_argument("config is NULL");
         if (size < std::min(config_rule.first_bytes, coll_config_rule.first_bytes) ||
             size > most_struct_bytes)
-            return Error::make(Code::invalid_argument,
-                               "size is %zu, but a qcclConfig_t has %zu bytes and a "
-                               "qcclCollConfig_t %zu",
-                               size, config_rule.bytes, coll_config_rule.bytes);
+            return invalid_argument("size is %zu, but a qcclConfig_t has %zu bytes and a "
+                                    "qcclCollConfig_t %zu",
+                                    size, config_rule.bytes, coll_config_rule.bytes);
         std::memset(config, 0, size);
         const Lead lead{size, QCCL_CONFIG_MAGIC, QCCL_VERSION};
         std::memcpy(config, &lead, sizeof lead);

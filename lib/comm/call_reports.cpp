@@ -203,17 +203,15 @@ AuditedShape shape_of(const Work &work, uint64_t tag) {
 
 Result<std::vector<Codec>> parse_audited_codecs(const std::string &text) {
     auto codecs = parse_codec_list(text);
-    if (!codecs)
-        return Error::make(Code::invalid_argument, "%s: %.300s", codecs_setting,
-                           codecs.error().text);
+    if (!codecs) return invalid_argument("%s: %.300s", codecs_setting, codecs.error().text);
     if (codecs->size() > most_codecs)
-        return Error::make(Code::invalid_argument, "%s: %zu codecs; at most %zu are possible",
-                           codecs_setting, codecs->size(), most_codecs);
+        return invalid_argument("%s: %zu codecs; at most %zu are possible", codecs_setting,
+                                codecs->size(), most_codecs);
     for (Codec &codec : *codecs) {
         if (codec.is_auto() || codec.is_lossless())
-            return Error::make(Code::invalid_argument,
-                               "%s: %s loses nothing of its own; expected codecs such as int8,int4",
-                               codecs_setting, spec(codec).c_str());
+            return invalid_argument(
+                "%s: %s loses nothing of its own; expected codecs such as int8,int4",
+                codecs_setting, spec(codec).c_str());
         codec.min_bytes.reset();
         codec.guard = 0;
     }

@@ -37,7 +37,7 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
     }
     if (given.codec) {
         const auto codec = parse_codec(given.codec);
-        if (!codec) return Error::make(Code::invalid_argument, "config: %s", codec.error().text);
+        if (!codec) return invalid_argument("config: %s", codec.error().text);
         comm_config.codec = *codec;
     }
     if (given.algorithm) {
@@ -46,13 +46,13 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
     QCCL_TRY(comm_config.timeout, take_timeout("timeout", given.timeout));
     QCCL_TRY(comm_config.peer_timeout, take_timeout("peer_timeout", given.peer_timeout));
     if (comm_config.peer_timeout == std::chrono::nanoseconds(0))
-        return Error::make(Code::invalid_argument,
-                           "config: peer_timeout is %g; the dead must be told from the living, so "
-                           "it has to be above 0",
-                           given.peer_timeout);
+        return invalid_argument(
+            "config: peer_timeout is %g; the dead must be told from the living, so "
+            "it has to be above 0",
+            given.peer_timeout);
     if (given.reproducible != 0 && given.reproducible != 1)
-        return Error::make(Code::invalid_argument,
-                           "config: reproducible is %d; possible are 0 and 1", given.reproducible)
+        return invalid_argument("config: reproducible is %d; possible are 0 and 1",
+                                given.reproducible)
             .compared(1, given.reproducible);
     comm_config.reproducible = given.reproducible == 1;
     if (given.name) comm_config.name = given.name;
@@ -94,20 +94,19 @@ constexpr size_t smallest_arena = size_t{64} << 10;
 
 Done check_arena(uint64_t bytes) {
     if (bytes < smallest_arena)
-        return Error::make(Code::invalid_argument,
-                           "QCCL_ARENA: %" PRIu64 " bytes are less than the smallest arena of %zu",
-                           bytes, smallest_arena);
+        return invalid_argument("QCCL_ARENA: %" PRIu64
+                                " bytes are less than the smallest arena of %zu",
+                                bytes, smallest_arena);
     if (bytes > most_outbox_bytes)
-        return Error::make(Code::invalid_argument,
-                           "QCCL_ARENA: %" PRIu64 " bytes are more than the %" PRIu64
-                           " that can be addressed",
-                           bytes, most_outbox_bytes);
+        return invalid_argument("QCCL_ARENA: %" PRIu64 " bytes are more than the %" PRIu64
+                                " that can be addressed",
+                                bytes, most_outbox_bytes);
     return {};
 }
 
 Done check_record_folder(const std::string &folder) {
     const auto in_vain = [&](const char *why) {
-        return Error::make(Code::invalid_argument, "QCCL_RECORD: %.200s: %s", folder.c_str(), why);
+        return invalid_argument("QCCL_RECORD: %.200s: %s", folder.c_str(), why);
     };
     struct stat found {};
     if (stat(folder.c_str(), &found) != 0) return in_vain(std::strerror(errno));
@@ -123,13 +122,12 @@ Done check_reproducible(const CommConfig &comm_config, const EnvRules &rules) {
     return for_each_rule(rules, [](const Rule &rule) -> Done {
         const Done named = check_reproducible(rule.algorithm.value_or(Algorithm()), true);
         if (!named)
-            return Error::make(Code::invalid_argument, "%.200s: %.260s", describe(rule).c_str(),
-                               named.error().text);
+            return invalid_argument("%.200s: %.260s", describe(rule).c_str(), named.error().text);
         if (rule.selector.hosts == NumberRange()) return {};
-        return Error::make(Code::invalid_argument,
-                           "%.200s: the number of nodes depends on where the ranks are, which a "
-                           "reproducible communicator rules out",
-                           describe(rule).c_str());
+        return invalid_argument(
+            "%.200s: the number of nodes depends on where the ranks are, which a "
+            "reproducible communicator rules out",
+            describe(rule).c_str());
     });
 }
 
@@ -151,8 +149,7 @@ Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *lo
     if (is_ours) return {};
     const char *const path = env_settings.settings.plan_file.c_str();
     if (!env_settings.is_child)
-        return Error::make(Code::invalid_argument, "QCCL_PLAN_FILE: %.160s: %.300s", path,
-                           is_ours.error().text);
+        return invalid_argument("QCCL_PLAN_FILE: %.160s: %.300s", path, is_ours.error().text);
     if (log) log->info("QCCL_PLAN_FILE: %.160s is not used: %.300s", path, is_ours.error().text);
     policy.plan.reset();
     return {};

@@ -178,8 +178,7 @@ Done Registrations::remove(const void *handle) {
                            "handle is %p, which has been deregistered (or qcclCommRegister gave it "
                            "for another communicator)",
                            handle);
-    return Error::make(Code::invalid_argument, "handle is %p, which qcclCommRegister did not give",
-                       handle);
+    return invalid_argument("handle is %p, which qcclCommRegister did not give", handle);
 }
 
 } // namespace qccl

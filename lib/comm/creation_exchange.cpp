@@ -137,10 +137,10 @@ Done check_offers(std::span<const ProtocolOffer> all) {
         newest = std::min(newest, offer.newest);
         if (oldest > newest) return refuse_offer(all[0], offer, rank);
         if (offer.rank != rank || offer.size != all.size())
-            return Error::make(Code::invalid_argument,
-                               "rank %zu of %zu came as rank %u of %u; the all-gather must give "
-                               "contributions in rank order",
-                               rank, all.size(), offer.rank, offer.size)
+            return invalid_argument(
+                       "rank %zu of %zu came as rank %u of %u; the all-gather must give "
+                       "contributions in rank order",
+                       rank, all.size(), offer.rank, offer.size)
                 .at_rank(static_cast<int64_t>(rank))
                 .compared(static_cast<int64_t>(rank), offer.rank);
     }

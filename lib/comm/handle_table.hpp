@@ -247,9 +247,8 @@ private:
     Record &at(uint32_t slot) const { return chunk_with(slot)[place_in_chunk(slot)]; }
 
     Error is_unknown(const void *handle) const {
-        if (!handle) return Error::make(Code::invalid_argument, "%s is NULL", kind_.argument);
-        return Error::make(Code::invalid_argument, "%s is %p, which %s", kind_.argument, handle,
-                           kind_.unknown);
+        if (!handle) return invalid_argument("%s is NULL", kind_.argument);
+        return invalid_argument("%s is %p, which %s", kind_.argument, handle, kind_.unknown);
     }
     Error has_ended(const HandleId &id) const {
         return Error::make(Code::invalid_usage, "%s is %p, which has been %s", kind_.argument,

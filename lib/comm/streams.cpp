@@ -102,8 +102,8 @@ Result<StreamRef> take_stream(qcclStream_t handle) {
 static Result<StreamRef> take_real_stream(qcclStream_t handle) {
     QCCL_TRY(StreamRef stream, take_stream(handle));
     if (!stream)
-        return Error::make(Code::invalid_argument, "stream is %s, not one from qcclStreamCreate",
-                           handle ? "QCCL_STREAM_SYNC" : "NULL");
+        return invalid_argument("stream is %s, not one from qcclStreamCreate",
+                                handle ? "QCCL_STREAM_SYNC" : "NULL");
     return stream;
 }
 
@@ -397,7 +397,7 @@ using namespace qccl;
 
 qcclResult_t qcclStreamCreate(qcclStream_t *stream_out) {
     return guarded([=]() -> Done {
-        if (!stream_out) return Error::make(Code::invalid_argument, "stream_out is NULL");
+        if (!stream_out) return invalid_argument("stream_out is NULL");
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(auto stream, Stream::create(settings.progress_cpu));
         QCCL_TRY(*stream_out, stream_handles.add(std::move(stream)));

@@ -185,8 +185,7 @@ Operand plain_sink(const ChunkRange &range, const std::byte *payload) {
 
 Done check(const Codec &codec) {
     if (KernelLauncher::knows(codec)) return {};
-    return Error::make(Code::invalid_argument, "codec: no GPU kernels for \"%s\"",
-                       spec(codec).c_str());
+    return invalid_argument("codec: no GPU kernels for \"%s\"", spec(codec).c_str());
 }
 
 } // namespace

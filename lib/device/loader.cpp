@@ -44,10 +44,10 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
 // A device that this build or this machine lacks is the caller's mistake (invalid_argument): the
 // caller can name another device, and the system has refused nothing.
 Error not_loaded(const std::string &vendor, const Error &why) {
-    if (why.got != ENOENT) return Error::make(Code::invalid_argument, "%.300s", why.text);
-    return Error::make(Code::invalid_argument, "%.300s; build it with -D%s=enabled (needs %s)",
-                       why.text, vendor.c_str(),
-                       std::ranges::find(vendors, vendor, &Vendor::name)->built_with);
+    if (why.got != ENOENT) return invalid_argument("%.300s", why.text);
+    return invalid_argument("%.300s; build it with -D%s=enabled (needs %s)", why.text,
+                            vendor.c_str(),
+                            std::ranges::find(vendors, vendor, &Vendor::name)->built_with);
 }
 
 Result<const GpuModule *> load(const std::string &vendor) {
@@ -63,18 +63,16 @@ Result<uint32_t> count_of(const GpuModule &module) {
     std::array<char, 200> why{};
     const uint32_t count = module.count(why.data(), why.size());
     if (count != 0) return count;
-    return Error::make(Code::invalid_argument, "%s: there is no GPU: %.180s", module.vendor,
-                       why.data());
+    return invalid_argument("%s: there is no GPU: %.180s", module.vendor, why.data());
 }
 
 Error no_such_gpu(std::string_view spec, const char *vendor, uint32_t count) {
     const std::string name(spec);
     if (count == 1)
-        return Error::make(Code::invalid_argument, "%s: this machine has 1 GPU of the kind, %s:0",
-                           name.c_str(), vendor);
-    return Error::make(Code::invalid_argument,
-                       "%s: this machine has %u GPUs of the kind, %s:0 to %s:%u", name.c_str(),
-                       count, vendor, vendor, count - 1);
+        return invalid_argument("%s: this machine has 1 GPU of the kind, %s:0", name.c_str(),
+                                vendor);
+    return invalid_argument("%s: this machine has %u GPUs of the kind, %s:0 to %s:%u", name.c_str(),
+                            count, vendor, vendor, count - 1);
 }
 
 } // namespace
@@ -99,9 +97,7 @@ Result<uint32_t> count_gpus(const std::string &vendor) {
 
 Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec) {
     const auto parsed = parse(spec);
-    if (!parsed)
-        return Error::make(Code::invalid_argument, "\"%.100s\" names no device",
-                           std::string(spec).c_str());
+    if (!parsed) return invalid_argument("\"%.100s\" names no device", std::string(spec).c_str());
     if (parsed->vendor.empty()) return std::shared_ptr<Gpu>();
     QCCL_TRY(const GpuModule *const module, load(std::string(parsed->vendor)));
     QCCL_TRY(const uint32_t count, count_of(*module));

@@ -54,10 +54,9 @@ Result<size_t> SegmentShape::segment_bytes() const {
     // The parts that are counted in 32 bits are always smaller than this limit, so no sum wraps.
     for (const uint64_t bytes : {outbox_bytes, inbox_bytes, eager_slot_bytes})
         if (bytes > most_outbox_bytes)
-            return Error::make(Code::invalid_argument,
-                               "%" PRIu64 " bytes of shared memory are more than the %" PRIu64
-                               " that can be addressed",
-                               bytes, most_outbox_bytes);
+            return invalid_argument("%" PRIu64 " bytes of shared memory are more than the %" PRIu64
+                                    " that can be addressed",
+                                    bytes, most_outbox_bytes);
     return Segment(nullptr, *this).end_;
 }
 

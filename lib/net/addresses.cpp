@@ -179,13 +179,12 @@ Error no_interface(const std::string &wanted, const std::vector<Interface> &all)
     std::set<std::string> names; // each once; an interface may have several addresses
     for (const Interface &one : all) names.insert(one.name);
     const std::string possible = listed({names.begin(), names.end()});
-    return Error::make(Code::invalid_argument,
-                       "QCCL_SOCKET_IFNAME: \"%.40s\" %s (there are: %.100s)", wanted.c_str(),
-                       wanted.starts_with('^') ? "leaves no interface that is up"
-                       : wanted.find(',') == std::string::npos
-                           ? "is neither an address nor an interface that is up"
-                           : "names neither an address nor an interface that is up",
-                       possible.c_str());
+    return invalid_argument("QCCL_SOCKET_IFNAME: \"%.40s\" %s (there are: %.100s)", wanted.c_str(),
+                            wanted.starts_with('^') ? "leaves no interface that is up"
+                            : wanted.find(',') == std::string::npos
+                                ? "is neither an address nor an interface that is up"
+                                : "names neither an address nor an interface that is up",
+                            possible.c_str());
 }
 
 // Keeps the order of the list: a user who writes "ib0,eth0" wants ib0 first.
@@ -194,16 +193,14 @@ Result<std::vector<Endpoint>> those_listed(const std::string &wanted,
     std::vector<Endpoint> chosen;
     for (const std::string &item : items_of(wanted)) {
         if (item.starts_with('^'))
-            return Error::make(
-                Code::invalid_argument,
+            return invalid_argument(
                 "QCCL_SOCKET_IFNAME: \"%.40s\": ^ stands before the whole list, and once",
                 wanted.c_str());
         const auto address = parse_address(item);
         // Peers need an address that they can connect to.
         if (address && is_unspecified(*address))
-            return Error::make(Code::invalid_argument,
-                               "QCCL_SOCKET_IFNAME: \"%.40s\" is no address of one interface",
-                               item.c_str());
+            return invalid_argument("QCCL_SOCKET_IFNAME: \"%.40s\" is no address of one interface",
+                                    item.c_str());
         if (address)
             chosen.push_back(*address);
         else

@@ -154,12 +154,6 @@ constexpr Operation operations[] = {{"encode", &CodecRate::encode},
                                     {"decode", &CodecRate::decode},
                                     {"decode_add", &CodecRate::decode_add}};
 
-Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
-
-template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
-    return Error::make(Code::invalid_argument, format, arguments...);
-}
-
 Result<double> parse_number(std::string_view key, std::string_view text, double least,
                             double most) {
     double number = 0;
@@ -168,8 +162,8 @@ Result<double> parse_number(std::string_view key, std::string_view text, double 
     if (error == std::errc() && end == text.data() + text.size() && number >= least &&
         number <= most)
         return number;
-    return refuse("%.40s is \"%s\"; expected a number from %g to %g", std::string(key).c_str(),
-                  excerpt(text).c_str(), least, most);
+    return invalid_argument("%.40s is \"%s\"; expected a number from %g to %g",
+                            std::string(key).c_str(), excerpt(text).c_str(), least, most);
 }
 
 Names groups() {
@@ -212,15 +206,17 @@ public:
                                      });
         const std::span<const std::string_view> group(words.begin(), item),
             items(item, words.end());
-        if (items.empty()) return refuse("it gives no figure");
+        if (items.empty()) return invalid_argument("it gives no figure");
         return is_codec ? take_codec(words[1], items) : take_figures(joined(group), items);
     }
 
     Result<CalibrationFile> finish() {
         if (!has_title_)
-            return refuse("it is empty; the first line is \"qccl-calibration version=1\"");
+            return invalid_argument(
+                "it is empty; the first line is \"qccl-calibration version=1\"");
         if (file_.machine.empty())
-            return refuse("it does not say which machine was measured, in a line \"machine ...\"");
+            return invalid_argument(
+                "it does not say which machine was measured, in a line \"machine ...\"");
         file_.jobs_of_other_models = std::erase_if(file_.jobs, [this](const MeasuredJob &job) {
             return std::ranges::find(other_models_, job.shape()) != other_models_.end();
         });
@@ -236,18 +232,19 @@ private:
     Done take_title(std::string_view line) {
         const auto words = words_of(line);
         if (words.front() != title || words.size() != 2 || !words[1].starts_with("version="))
-            return refuse("it is no calibration: it begins with \"%s\", not with "
-                          "\"qccl-calibration version=1\"",
-                          excerpt(line).c_str());
+            return invalid_argument("it is no calibration: it begins with \"%s\", not with "
+                                    "\"qccl-calibration version=1\"",
+                                    excerpt(line).c_str());
         const auto version = parse_count(parted_at(words[1], '=').behind);
         if (version != newest_calibration_version)
-            return refuse("it has %s, and this library reads version 1", excerpt(words[1]).c_str());
+            return invalid_argument("it has %s, and this library reads version 1",
+                                    excerpt(words[1]).c_str());
         has_title_ = true;
         return {};
     }
 
     Done take_machine(std::string_view machine) {
-        if (!file_.machine.empty()) return refuse("it has two machines");
+        if (!file_.machine.empty()) return invalid_argument("it has two machines");
         file_.machine = machine;
         return {};
     }
@@ -268,7 +265,7 @@ private:
             if (!found) return no_choice("figure", excerpt(parts.before), keys);
             const auto number = static_cast<size_t>(found - table.data());
             if (figures().has(number))
-                return refuse("%s is given twice", std::string(found->key).c_str());
+                return invalid_argument("%s is given twice", std::string(found->key).c_str());
             QCCL_TRY(const double value,
                      parse_number(found->key, parts.behind, found->least, found->most));
             figures().set(number, value);
@@ -279,7 +276,7 @@ private:
     Done take_codec(std::string_view spec, std::span<const std::string_view> items) {
         QCCL_TRY(const Codec codec, parse_codec(spec));
         if (codec.is_lossless() || codec.is_auto())
-            return refuse("%s encodes nothing", excerpt(spec).c_str());
+            return invalid_argument("%s encodes nothing", excerpt(spec).c_str());
         CodecRate rate;
         for (const std::string_view item : items) {
             const Parted parts = parted_at(item, '=');
@@ -289,12 +286,12 @@ private:
             QCCL_TRY(const double value,
                      parse_number(found->name, parts.behind, least_rate, most_rate));
             if (rate.*(found->rate) != 0)
-                return refuse("%s is given twice", std::string(found->name).c_str());
+                return invalid_argument("%s is given twice", std::string(found->name).c_str());
             rate.*(found->rate) = static_cast<float>(value);
         }
         for (const Operation &operation : operations)
             if (rate.*(operation.rate) == 0)
-                return refuse("the codec has no %s", std::string(operation.name).c_str());
+                return invalid_argument("the codec has no %s", std::string(operation.name).c_str());
         figures().set(codec, rate);
         return {};
     }
@@ -306,21 +303,23 @@ private:
             const Parted item = parted_at(word, '=');
             const auto number = parse_count(item.behind);
             if (item.before == "model" && number) {
-                if (model) return refuse("model is given twice");
+                if (model) return invalid_argument("model is given twice");
                 model = number;
                 continue;
             }
             if ((item.before != "ranks" && item.before != "hosts") || !number || *number == 0 ||
                 *number > UINT32_MAX)
-                return refuse(
+                return invalid_argument(
                     "\"%s\": expected ranks= and hosts= with a number from 1 on, and model=",
                     excerpt(word).c_str());
             uint32_t &to = item.before == "ranks" ? shape.ranks : shape.hosts;
-            if (to != 0) return refuse("%s is given twice", std::string(item.before).c_str());
+            if (to != 0)
+                return invalid_argument("%s is given twice", std::string(item.before).c_str());
             to = static_cast<uint32_t>(*number);
         }
-        if (shape.ranks == 0 || shape.hosts == 0) return refuse("a job has ranks= and hosts=");
-        if (file_.of(shape)) return refuse("the job is given twice");
+        if (shape.ranks == 0 || shape.hosts == 0)
+            return invalid_argument("a job has ranks= and hosts=");
+        if (file_.of(shape)) return invalid_argument("the job is given twice");
         MeasuredJob &job = file_.jobs.emplace_back();
         job.counted.shape = job.simulated.shape = shape;
         if (model != cost_model_version) other_models_.push_back(shape);
@@ -329,12 +328,14 @@ private:
 
     Done take_factors(std::span<const std::string_view> words, Corrections MeasuredJob::*to) {
         constexpr size_t first_factor = 4;
-        if (file_.jobs.empty()) return refuse("there is no line of a job before it");
+        if (file_.jobs.empty()) return invalid_argument("there is no line of a job before it");
         if (words.size() <= first_factor)
-            return refuse("expected a collective, an algorithm, none, int8 or int4, and factors");
+            return invalid_argument(
+                "expected a collective, an algorithm, none, int8 or int4, and factors");
         Corrections::Calls calls;
         const auto collective = parse_collective(words[1]);
-        if (!collective) return refuse("\"%s\" is no collective", excerpt(words[1]).c_str());
+        if (!collective)
+            return invalid_argument("\"%s\" is no collective", excerpt(words[1]).c_str());
         calls.collective = *collective;
         QCCL_TRY(calls.algorithm, parse_algorithm(words[2]));
         const auto *const codec = std::ranges::find(width_codecs, words[3]);
@@ -347,14 +348,14 @@ private:
             const auto *const size =
                 std::ranges::find(Corrections::sizes, parse_count(parts.before).value_or(0));
             if (size == Corrections::sizes.end())
-                return refuse("\"%s\" is no size of measured calls, which are %s",
-                              excerpt(parts.before).c_str(), sizes_in_words().c_str());
+                return invalid_argument("\"%s\" is no size of measured calls, which are %s",
+                                        excerpt(parts.before).c_str(), sizes_in_words().c_str());
             QCCL_TRY(const double factor,
                      parse_number("factor", parts.behind, Corrections::least, Corrections::most));
             Corrections &job = file_.jobs.back().*to;
             const auto number = static_cast<size_t>(size - Corrections::sizes.begin());
             if (job.measured(calls, number) != 0)
-                return refuse("%s is given twice", excerpt(parts.before).c_str());
+                return invalid_argument("%s is given twice", excerpt(parts.before).c_str());
             job.set(calls, number, factor);
         }
         return {};

@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::string_view title = "qccl-plan";
 
-Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
-
-template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
-    return Error::make(Code::invalid_argument, format, arguments...);
-}
-
 // A key whose value is a number from 1 on.
 struct NumberKey {
     std::string_view name;
@@ -40,11 +34,12 @@ Done read_numbers(std::span<const std::string_view> words, std::span<NumberKey> 
             for (const NumberKey &row : keys) possible.push_back(row.name);
             return no_choice("key", excerpt(item.before), possible);
         }
-        if (key->value != 0) return refuse("%s is given twice", key->name.data());
+        if (key->value != 0) return invalid_argument("%s is given twice", key->name.data());
         const auto number = parse_count(item.behind);
         if (!number || *number == 0 || *number > key->most)
-            return refuse("\"%s\": expected %s= and a number from 1 to %llu", excerpt(word).c_str(),
-                          key->name.data(), static_cast<unsigned long long>(key->most));
+            return invalid_argument("\"%s\": expected %s= and a number from 1 to %llu",
+                                    excerpt(word).c_str(), key->name.data(),
+                                    static_cast<unsigned long long>(key->most));
         key->value = *number;
     }
     return {};
@@ -71,8 +66,8 @@ Done store_algorithm(Rule &rule, std::string_view value) {
 Done store_segment(Rule &rule, std::string_view value) {
     const auto bytes = parse_bytes(value);
     if (!bytes || *bytes == 0)
-        return refuse("segment is \"%s\"; expected a size above 0 such as 256K",
-                      excerpt(value).c_str());
+        return invalid_argument("segment is \"%s\"; expected a size above 0 such as 256K",
+                                excerpt(value).c_str());
     rule.pieces.segment_bytes = *bytes;
     return {};
 }
@@ -80,7 +75,8 @@ Done store_segment(Rule &rule, std::string_view value) {
 template <auto field> Done store_number(Rule &rule, std::string_view value) {
     const auto number = parse_count(value);
     if (!number || *number == 0 || *number > UINT32_MAX)
-        return refuse("\"%s\" is no number from 1 to %u", excerpt(value).c_str(), UINT32_MAX);
+        return invalid_argument("\"%s\" is no number from 1 to %u", excerpt(value).c_str(),
+                                UINT32_MAX);
     rule.pieces.*field = static_cast<uint32_t>(*number);
     return {};
 }
@@ -102,14 +98,15 @@ Done parse_rule_choices(std::string_view text, Rule &rule) {
         if (key == std::end(wish_keys))
             return no_choice("key", excerpt(item.before), names_of(wish_keys));
         if (std::ranges::find(given, item.before) != given.end())
-            return refuse("%s is given twice", key->name.data());
+            return invalid_argument("%s is given twice", key->name.data());
         given.push_back(item.before);
         QCCL_TRY(key->store(rule, item.behind));
     }
     if (given.empty())
-        return refuse("it wants nothing; possible are %s", listed(names_of(wish_keys)).c_str());
+        return invalid_argument("it wants nothing; possible are %s",
+                                listed(names_of(wish_keys)).c_str());
     if (rule.pieces.segment_bytes != 0 && rule.pieces.parts != 0)
-        return refuse("segment and parts are both there; one of them is enough");
+        return invalid_argument("segment and parts are both there; one of them is enough");
     return {};
 }
 
@@ -131,7 +128,7 @@ public:
         if (!has_title_) return take_title(line, words);
         const bool is_job = words.front() == "job";
         if (is_job && (has_job_ || !rules_.empty()))
-            return refuse("the line job stands once, before all rules");
+            return invalid_argument("the line job stands once, before all rules");
         if (is_job) return take_job(words);
         Rule rule;
         rule.number = number;
@@ -142,10 +139,11 @@ public:
     }
 
     Result<PlanFile> finish() {
-        if (!has_title_) return refuse("it is empty; the first line is \"qccl-plan version=1\"");
+        if (!has_title_)
+            return invalid_argument("it is empty; the first line is \"qccl-plan version=1\"");
         if (promised_ != 0 && promised_ != rules_.size())
-            return refuse("it is damaged: it has %zu rules, and its first line says %llu",
-                          rules_.size(), static_cast<unsigned long long>(promised_));
+            return invalid_argument("it is damaged: it has %zu rules, and its first line says %llu",
+                                    rules_.size(), static_cast<unsigned long long>(promised_));
         plan_.rules = Rules(std::move(rules_));
         return std::move(plan_);
     }
@@ -153,9 +151,9 @@ public:
 private:
     Done take_title(std::string_view line, std::span<const std::string_view> words) {
         if (words.front() != title)
-            return refuse("it is no plan file: it begins with \"%s\", not with "
-                          "\"qccl-plan version=1\"",
-                          excerpt(line).c_str());
+            return invalid_argument("it is no plan file: it begins with \"%s\", not with "
+                                    "\"qccl-plan version=1\"",
+                                    excerpt(line).c_str());
         NumberKey keys[] = {{"version", UINT32_MAX}, {"rules", UINT32_MAX}};
         // A newer version may have other keys, so the version is checked before them.
         const auto newer = std::ranges::find_if(words, [](std::string_view word) {
@@ -163,10 +161,11 @@ private:
             return word.starts_with("version=") && version && *version > newest_plan_version;
         });
         if (newer != words.end())
-            return refuse("it has %s, and this library reads version 1", excerpt(*newer).c_str());
+            return invalid_argument("it has %s, and this library reads version 1",
+                                    excerpt(*newer).c_str());
         QCCL_TRY(read_numbers(words.subspan(1), keys));
         if (keys[0].value == 0)
-            return refuse("the first line has no version; write \"qccl-plan version=1\"");
+            return invalid_argument("the first line has no version; write \"qccl-plan version=1\"");
         promised_ = keys[1].value;
         has_title_ = true;
         return {};
@@ -222,9 +221,10 @@ Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t hosts) {
     const bool is_ours =
         (plan.ranks == 0 || plan.ranks == ranks) && (plan.hosts == 0 || plan.hosts == hosts);
     if (is_ours) return {};
-    return refuse("it is the plan of another job: of %s, and this communicator has %s; a plan "
-                  "without the line job serves all, with conditions such as ranks=%u",
-                  job_text(plan.ranks, plan.hosts).c_str(), job_text(ranks, hosts).c_str(), ranks);
+    return invalid_argument(
+        "it is the plan of another job: of %s, and this communicator has %s; a plan "
+        "without the line job serves all, with conditions such as ranks=%u",
+        job_text(plan.ranks, plan.hosts).c_str(), job_text(ranks, hosts).c_str(), ranks);
 }
 
 // ---- Policies
@@ -250,10 +250,9 @@ CodecChoice by_rule(const Rule &rule, const CallTraits &call) {
         return choice;
     }
     return {{},
-            Error::make(Code::invalid_argument,
-                        "codec %s of %s: reaches sum and avg of floating point, not %s of %s",
-                        spec(*rule.codec).c_str(), rule.source->setting, name(call.op),
-                        name(call.type)),
+            invalid_argument("codec %s of %s: reaches sum and avg of floating point, not %s of %s",
+                             spec(*rule.codec).c_str(), rule.source->setting, name(call.op),
+                             name(call.type)),
             nullptr};
 }
 

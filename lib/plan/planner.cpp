@@ -157,10 +157,9 @@ const RankTopology *planned_places(const RankTopology *places, const PlannerInpu
 Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
     const bool sums_by_hosts = algorithm && algorithm.row().inner_noise;
     if (!is_reproducible || !sums_by_hosts) return {};
-    return Error::make(Code::invalid_argument,
-                       "%s sums in an order that depends on where the ranks are, which a "
-                       "reproducible communicator rules out",
-                       spec(algorithm).c_str());
+    return invalid_argument("%s sums in an order that depends on where the ranks are, which a "
+                            "reproducible communicator rules out",
+                            spec(algorithm).c_str());
 }
 
 const Result<StepCounts> &counted(const Algorithm &algorithm, const Problem &problem,
@@ -186,8 +185,7 @@ Result<std::vector<std::vector<Candidate>>>
 find_candidates(const Problem &asked, std::span<const Codec> codecs, const PlannerInputs &inputs,
                 const Algorithm &forced, StepCountCache *kept) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
-        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
-                           asked.ranks);
+        return invalid_argument("root %u is not one of %u ranks", asked.root, asked.ranks);
     QCCL_TRY(check_reproducible(forced, inputs.is_reproducible));
     std::vector<Problem> problems(codecs.size(), asked);
     for (size_t i = 0; i < codecs.size(); i++) {
@@ -223,17 +221,17 @@ static Result<Plan> choose_algorithm(const Problem &problem, const PlannerInputs
         for (const Candidate &candidate : candidates) {
             if (candidate.plan.algorithm != forced) continue;
             if (can_run(candidate)) return candidate.plan;
-            return Error::make(Code::invalid_argument, "%s: %s", spec(forced).c_str(),
-                               candidate.refusal.c_str());
+            return invalid_argument("%s: %s", spec(forced).c_str(), candidate.refusal.c_str());
         }
-        return Error::make(Code::invalid_argument, "there is no %s by %s", name(problem.collective),
-                           spec(forced).c_str());
+        return invalid_argument("there is no %s by %s", name(problem.collective),
+                                spec(forced).c_str());
     }
     const Candidate *const best = best_of(those_that(
         candidates, [](const Candidate &candidate) { return candidate.refusal.empty(); }));
     if (best) return best->plan;
-    return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),
-                       candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
+    return invalid_argument("no algorithm for %s: %s", name(problem.collective),
+                            candidates.empty() ? "there is none"
+                                               : candidates.front().refusal.c_str());
 }
 
 Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Algorithm &forced,

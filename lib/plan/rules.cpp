@@ -55,12 +55,6 @@ struct Condition {
     std::string_view whole, key, relation, value;
 };
 
-Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
-
-template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
-    return Error::make(Code::invalid_argument, format, arguments...);
-}
-
 Condition take_apart(std::string_view text) {
     const size_t at = std::min(text.find_first_of("<>="), text.size());
     const size_t width = text.substr(at).starts_with("<=") || text.substr(at).starts_with(">=")
@@ -72,8 +66,9 @@ Condition take_apart(std::string_view text) {
 
 Error refuse_key(std::string_view key) {
     if (key == "tag")
-        return refuse("tag cannot be a condition: ranks may give one call different tags, and all "
-                      "ranks have to plan it alike");
+        return invalid_argument(
+            "tag cannot be a condition: ranks may give one call different tags, and all "
+            "ranks have to plan it alike");
     Names possible{"comm"};
     for (const NameKey &row : name_keys) possible.push_back(row.name);
     for (const RangeKey &row : range_keys) possible.push_back(row.name);
@@ -96,10 +91,11 @@ void narrow(NumberRange &range, std::string_view relation, uint64_t value) {
 Done take_range(const RangeKey &row, const Condition &condition, Selector &selector) {
     const auto number = row.parse(condition.value);
     if (!number)
-        return refuse("\"%.*s\": expected %s behind %.*s%.*s",
-                      static_cast<int>(condition.whole.size()), condition.whole.data(),
-                      row.expected, static_cast<int>(row.name.size()), row.name.data(),
-                      static_cast<int>(condition.relation.size()), condition.relation.data());
+        return invalid_argument("\"%.*s\": expected %s behind %.*s%.*s",
+                                static_cast<int>(condition.whole.size()), condition.whole.data(),
+                                row.expected, static_cast<int>(row.name.size()), row.name.data(),
+                                static_cast<int>(condition.relation.size()),
+                                condition.relation.data());
     narrow(selector.*row.range, condition.relation, *number);
     return {};
 }
@@ -118,14 +114,15 @@ Done take_condition(const Condition &condition, std::vector<std::string_view> &n
     const int width = static_cast<int>(condition.key.size());
     if (!is_range && !is_name && condition.key != "comm") return refuse_key(condition.key);
     if (condition.relation.empty() || condition.value.empty())
-        return refuse("%.*s has no value; write %.*s=VALUE", width, condition.key.data(), width,
-                      condition.key.data());
+        return invalid_argument("%.*s has no value; write %.*s=VALUE", width, condition.key.data(),
+                                width, condition.key.data());
     if (is_range) return take_range(*range, condition, selector);
     if (condition.relation != "=")
-        return refuse("%.*s takes = alone, not %.*s", width, condition.key.data(),
-                      static_cast<int>(condition.relation.size()), condition.relation.data());
+        return invalid_argument("%.*s takes = alone, not %.*s", width, condition.key.data(),
+                                static_cast<int>(condition.relation.size()),
+                                condition.relation.data());
     if (std::find(names.begin(), names.end(), condition.key) != names.end())
-        return refuse("%.*s is given twice", width, condition.key.data());
+        return invalid_argument("%.*s is given twice", width, condition.key.data());
     names.push_back(condition.key);
     if (is_name) return take_name(*name, condition, selector);
     selector.comm = condition.value;
@@ -144,20 +141,20 @@ const char *lacking(const Selector &selector) {
 Done check_possible(const Selector &selector, std::string_view text) {
     const int width = static_cast<int>(std::min<size_t>(text.size(), 120));
     if (const char *const what = lacking(selector))
-        return refuse("\"%.*s\" can match no call: %s has no %s", width, text.data(),
-                      name(*selector.collective), what);
+        return invalid_argument("\"%.*s\" can match no call: %s has no %s", width, text.data(),
+                                name(*selector.collective), what);
     for (const RangeKey &row : range_keys)
         if ((selector.*row.range).is_empty())
-            return refuse("\"%.*s\" can match no call: there is no such number of %s", width,
-                          text.data(), row.name.data());
+            return invalid_argument("\"%.*s\" can match no call: there is no such number of %s",
+                                    width, text.data(), row.name.data());
     for (const auto &[what, range] :
          {std::pair("ranks", selector.ranks), std::pair("nodes", selector.hosts)})
         if (range.most == 0 || range.least > most_ranks_of_job)
-            return refuse("\"%.*s\" can match no call: a job has 1 to %u %s", width, text.data(),
-                          static_cast<unsigned>(most_ranks_of_job), what);
+            return invalid_argument("\"%.*s\" can match no call: a job has 1 to %u %s", width,
+                                    text.data(), static_cast<unsigned>(most_ranks_of_job), what);
     if (selector.hosts.least > selector.ranks.most)
-        return refuse("\"%.*s\" can match no call: a node has at least one rank", width,
-                      text.data());
+        return invalid_argument("\"%.*s\" can match no call: a node has at least one rank", width,
+                                text.data());
     return {};
 }
 
@@ -197,7 +194,7 @@ Result<Selector> parse_selector(std::string_view conditions) {
     for (Parted list{{}, conditions, true}; list.is_marked;) {
         list = parted_at(list.behind, ',');
         const std::string_view text = trimmed(list.before);
-        if (text.empty()) return refuse("a condition is empty");
+        if (text.empty()) return invalid_argument("a condition is empty");
         QCCL_TRY(take_condition(take_apart(text), names, selector));
     }
     QCCL_TRY(check_possible(selector, conditions));
@@ -257,19 +254,18 @@ Parted parted_at_conditions(std::string_view item) {
 
 Done led_by(const std::string &who, const Done &done) {
     if (done) return {};
-    return Error::make(Code::invalid_argument, "%s: %.400s", who.c_str(), done.error().text);
+    return invalid_argument("%s: %.400s", who.c_str(), done.error().text);
 }
 
 Done check_reached(const Rule &rule, const std::vector<Rule> &before) {
-    if (rule.text.empty()) return Error::make(Code::invalid_argument, "it is empty");
+    if (rule.text.empty()) return invalid_argument("it is empty");
     if (before.empty()) return {};
     const Rule &last = before.back();
     const bool takes_all = last.codec || !*last.algorithm; // an algorithm lacks some collectives
     if (!takes_all || !last.selector.is_unconditional()) return {};
-    return Error::make(Code::invalid_argument,
-                       "no call comes to \"%.100s\", because the item before it, \"%.100s\", "
-                       "matches all",
-                       rule.text.c_str(), last.text.c_str());
+    return invalid_argument("no call comes to \"%.100s\", because the item before it, \"%.100s\", "
+                            "matches all",
+                            rule.text.c_str(), last.text.c_str());
 }
 
 // Parses the items of a setting. `read` stores what the item names in the rule; its error begins
@@ -388,16 +384,16 @@ Done check_reach(const Codec &codec, const Selector &selector) {
     const bool is_float = !selector.type || info(*selector.type).is_float;
     const bool reduces_values = !selector.collective || reduces(*selector.collective);
     if (codec.is_lossless() || (sums && is_float && reduces_values)) return {};
-    return Error::make(Code::invalid_argument,
-                       "codec %s can match no call: it reaches sum and avg of floating point in "
-                       "all_reduce and reduce_scatter alone, not \"%.100s\"",
-                       spec(codec).c_str(), spec(selector).c_str());
+    return invalid_argument(
+        "codec %s can match no call: it reaches sum and avg of floating point in "
+        "all_reduce and reduce_scatter alone, not \"%.100s\"",
+        spec(codec).c_str(), spec(selector).c_str());
 }
 
 Done check_has(const Algorithm &algorithm, const Selector &selector) {
     if (!algorithm || !selector.collective || algorithm.has(*selector.collective)) return {};
-    return Error::make(Code::invalid_argument, "%s can match no call: it has no %s",
-                       spec(algorithm).c_str(), name(*selector.collective));
+    return invalid_argument("%s can match no call: it has no %s", spec(algorithm).c_str(),
+                            name(*selector.collective));
 }
 
 Result<Rules> parse_codec_rules(std::string_view text) {

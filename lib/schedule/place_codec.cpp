@@ -54,7 +54,7 @@ private:
 };
 
 Error refuse(size_t step, const char *reason) {
-    return Error::make(Code::invalid_argument, "place_codec: step %zu %s", step, reason);
+    return invalid_argument("place_codec: step %zu %s", step, reason);
 }
 
 Done check_slots(Values &values, const Step &step, size_t number) {
@@ -295,8 +295,7 @@ private:
 } // namespace
 
 Result<Schedule> place_codec(const Schedule &author) {
-    if (author.is_placed)
-        return Error::make(Code::invalid_argument, "place_codec: the schedule is already placed");
+    if (author.is_placed) return invalid_argument("place_codec: the schedule is already placed");
     QCCL_TRY(auto uses, find_uses(author));
     return Placer(author, std::move(uses)).run();
 }

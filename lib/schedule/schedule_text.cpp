@@ -66,8 +66,7 @@ std::string print(const Step &step) {
 }
 
 Error wrong_step(uint32_t rank, size_t number, const Step &step, const char *reason) {
-    return Error::make(Code::invalid_argument, "rank %u, step %zu (%s): %s", rank, number,
-                       print(step).c_str(), reason)
+    return invalid_argument("rank %u, step %zu (%s): %s", rank, number, print(step).c_str(), reason)
         .at_rank(rank);
 }
 
@@ -129,9 +128,9 @@ public:
     Error refuse(std::string_view reason, std::string_view detail) const {
         const int shown = static_cast<int>(std::min<size_t>(detail.size(), most_shown));
         const int found = static_cast<int>(std::min<size_t>(rest_.size(), most_shown));
-        return Error::make(Code::invalid_argument, "line %zu: %.*s %.*s, at '%.*s'", number_,
-                           static_cast<int>(reason.size()), reason.data(), shown, detail.data(),
-                           found, rest_.data());
+        return invalid_argument("line %zu: %.*s %.*s, at '%.*s'", number_,
+                                static_cast<int>(reason.size()), reason.data(), shown,
+                                detail.data(), found, rest_.data());
     }
 
 private:

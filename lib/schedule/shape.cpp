@@ -69,8 +69,7 @@ constexpr uint64_t divide_up(uint64_t value, uint64_t by) { return value / by + 
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits) {
     if (outbox > limits.slots)
-        return Error::make(Code::invalid_argument, "%u wire slots are needed, and there are %u",
-                           outbox, limits.slots);
+        return invalid_argument("%u wire slots are needed, and there are %u", outbox, limits.slots);
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
     const uint64_t least = encoding.needs_whole_chunks ? whole : grain;

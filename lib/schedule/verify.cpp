@@ -359,13 +359,11 @@ private:
             return wrong(left->step, "sends what nobody receives");
         for (uint32_t c = 0; c < run.schedule.chunks; c++)
             if (run.outputs[c] == none && has_slot(theorem_.collective, run.team, output(c)))
-                return Error::make(Code::invalid_argument, "rank %u: output(%u) is never written",
-                                   rank, c)
+                return invalid_argument("rank %u: output(%u) is never written", rank, c)
                     .at_rank(rank);
         for (uint32_t w = 0; run.schedule.is_placed && w < run.schedule.wires; w++)
             if (run.wires[w].value != none)
-                return Error::make(Code::invalid_argument,
-                                   "rank %u: wire(%u) is filled and never read", rank, w)
+                return invalid_argument("rank %u: wire(%u) is filled and never read", rank, w)
                     .at_rank(rank);
         return {};
     }
@@ -429,8 +427,7 @@ private:
 
 Result<Verified> verify(const Theorem &theorem, const ScheduleOf &schedule_of) {
     if (theorem.ranks == 0 || theorem.root >= theorem.ranks)
-        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", theorem.root,
-                           theorem.ranks);
+        return invalid_argument("root %u is not one of %u ranks", theorem.root, theorem.ranks);
     return Prover(theorem).run(schedule_of);
 }
 

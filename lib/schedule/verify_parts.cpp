@@ -152,8 +152,7 @@ Done check_frame(const Schedule &s, const Schedule &first, const Team &team,
     else if (s.is_placed && s.wires < s.outbox)
         reason = "has fewer wires than its outbox";
     if (!reason) return {};
-    return Error::make(Code::invalid_argument, "rank %u: the schedule %s", team.rank, reason)
-        .at_rank(team.rank);
+    return invalid_argument("rank %u: the schedule %s", team.rank, reason).at_rank(team.rank);
 }
 
 // ---- Races
@@ -170,8 +169,8 @@ public:
 
     Done run() {
         if (deps_.steps() != s_.steps.size())
-            return Error::make(Code::invalid_argument, "rank %u: dependencies of %zu steps for %zu",
-                               rank_, deps_.steps(), s_.steps.size());
+            return invalid_argument("rank %u: dependencies of %zu steps for %zu", rank_,
+                                    deps_.steps(), s_.steps.size());
         for (uint32_t i = 0; i < s_.steps.size(); i++) {
             const Step &step = s_.steps[i];
             for (const uint32_t earlier : deps_.of(i))

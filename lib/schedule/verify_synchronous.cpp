@@ -243,7 +243,7 @@ private:
 } // namespace
 
 Result<SynchronousProof> verify_synchronous(uint32_t ranks, const ScheduleOf &schedule_of) {
-    if (ranks == 0) return Error::make(Code::invalid_argument, "there is no rank");
+    if (ranks == 0) return invalid_argument("there is no rank");
     return SynchronousRun(ranks).run(schedule_of);
 }
 

@@ -40,7 +40,7 @@ Error refuse(const char *format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return Error::make(Code::invalid_argument, "%s", text);
+    return invalid_argument("%s", text);
 }
 
 // A refused value is reported by an exception, as CLI11 requires; its message begins with the
@@ -176,8 +176,7 @@ struct Berth {
 };
 
 static Error refuse_hosts(const std::string &text) {
-    return Error::make(
-        Code::invalid_argument,
+    return invalid_argument(
         "'%.40s' is no list of hosts: expected numbers of ranks, with commas between "
         "hosts, + between nodes of a host, / between racks, or 64x8 for 64 hosts of 8",
         text.c_str());
@@ -303,16 +302,15 @@ static double most_ranks_per_core(const Machine &machine) {
 
 static Done take_topology(const MachineRequest &request, Machine &machine) {
     if (request.places)
-        return Error::make(Code::invalid_argument,
-                           "--topology says where the ranks are; leave --hosts out");
+        return invalid_argument("--topology says where the ranks are; leave --hosts out");
     JobTopology job;
     QCCL_TRY(job.graph, read_topology(request.topology));
     QCCL_TRY(job.places, rank_places(job.graph, request.ranks));
     if (job.places.size() > most_ranks_asked)
-        return Error::make(Code::invalid_argument,
-                           "the topology has room for %zu ranks; at most %u are possible: name "
-                           "fewer by --ranks",
-                           job.places.size(), most_ranks_asked);
+        return invalid_argument(
+            "the topology has room for %zu ranks; at most %u are possible: name "
+            "fewer by --ranks",
+            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
     machine.places = make_rank_topology(location(job), rings_of(job));
     machine.remote = remote_link(job);
@@ -326,8 +324,8 @@ static Done take_hosts(const MachineRequest &request, Machine &machine) {
     machine.places = request.places;
     machine.ranks = request.places ? request.places->ranks() : request.ranks;
     if (request.ranks != 0 && machine.ranks != request.ranks)
-        return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
-                           machine.ranks, request.ranks);
+        return invalid_argument("--hosts has %u ranks, and --ranks says %u", machine.ranks,
+                                request.ranks);
     if (machine.hosts() > 1) machine.remote = RemoteLink();
     return {};
 }
@@ -359,8 +357,7 @@ Result<Machine> find_machine(const MachineRequest &request) {
     machine.cores = least_cores(request, machine);
     machine.hosts_share_cores = request.hosts_share_cores && !machine.topology;
     if (request.hosts_share_cores && machine.topology)
-        return Error::make(Code::invalid_argument,
-                           "--topology says which host has which cores; leave :shared out");
+        return invalid_argument("--topology says which host has which cores; leave :shared out");
     machine.ranks_per_core = most_ranks_per_core(machine);
     if (!machine.topology) QCCL_TRY(take_calibration(machine));
     return machine;

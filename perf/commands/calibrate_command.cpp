@@ -78,19 +78,17 @@ Done check_file(const CalibrateArguments &arguments) {
     const bool is_other = std::filesystem::exists(path, error) &&
                           !std::filesystem::is_regular_file(std::filesystem::status(path, error));
     if (error || is_other || access(folder.c_str(), W_OK | X_OK) != 0)
-        return Error::make(Code::invalid_argument, "--out: %.300s cannot be written",
-                           arguments.file.c_str());
+        return invalid_argument("--out: %.300s cannot be written", arguments.file.c_str());
     if (!std::filesystem::exists(path) || std::filesystem::file_size(path, error) == 0) return {};
     if (const auto file = read_calibration(arguments.file); !file)
-        return Error::make(Code::invalid_argument, "--out: %.200s is there already, and %s",
-                           arguments.file.c_str(), file.error().text);
+        return invalid_argument("--out: %.200s is there already, and %s", arguments.file.c_str(),
+                                file.error().text);
     return {};
 }
 
 Done check(const CalibrateArguments &arguments, uint32_t ranks, bool is_first) {
     if (ranks < 2)
-        return Error::make(Code::invalid_argument,
-                           "one rank has nobody to send to: calibrate with 2 or more");
+        return invalid_argument("one rank has nobody to send to: calibrate with 2 or more");
     return is_first ? check_file(arguments) : Done();
 }
 

@@ -155,16 +155,14 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
     if (!arguments.types) arguments.types = std::vector{files.type()};
     for (const DataType type : *arguments.types)
         if (type != files.type())
-            return Error::make(Code::invalid_argument,
-                               "the input files hold %s, and --datatype says %s",
-                               name(files.type()), name(type));
+            return invalid_argument("the input files hold %s, and --datatype says %s",
+                                    name(files.type()), name(type));
     const uint64_t bytes = files.count() * type_bytes(files.type());
     const bool has_result_blocks = row_of(arguments.collective).gathers;
     const uint64_t most = has_result_blocks ? bytes * arguments.ranks : bytes;
     if (!arguments.names_sizes) arguments.min_bytes = arguments.max_bytes = most;
     if (arguments.max_bytes > most)
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "the input files hold %llu values, enough for %llu bytes, and --maxbytes is %llu",
             static_cast<unsigned long long>(files.count()), static_cast<unsigned long long>(most),
             static_cast<unsigned long long>(arguments.max_bytes));
@@ -213,20 +211,19 @@ static Done check_memory(const PerfArguments &arguments) {
     const auto available = available_memory_bytes();
     const double needed = buffer_bytes(arguments) * arguments.ranks;
     if (!available || needed <= static_cast<double>(*available)) return {};
-    return Error::make(Code::invalid_argument,
-                       "buffers of up to %s for each of %u ranks need %s of memory, and this "
-                       "machine has %s available",
-                       memory_text(static_cast<double>(arguments.max_bytes)).c_str(),
-                       arguments.ranks, memory_text(needed).c_str(),
-                       memory_text(static_cast<double>(*available)).c_str());
+    return invalid_argument("buffers of up to %s for each of %u ranks need %s of memory, and this "
+                            "machine has %s available",
+                            memory_text(static_cast<double>(arguments.max_bytes)).c_str(),
+                            arguments.ranks, memory_text(needed).c_str(),
+                            memory_text(static_cast<double>(*available)).c_str());
 }
 
 // Checks everything that can be checked before the ranks start measuring.
 static Done prepare(Plan &plan, bool writes) {
     const PerfArguments &arguments = plan.arguments;
     if (arguments.root && *arguments.root >= arguments.ranks)
-        return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
-                           *arguments.root, arguments.ranks);
+        return invalid_argument("--root %u is none of the %u ranks", *arguments.root,
+                                arguments.ranks);
     QCCL_TRY(arguments.check_devices());
     QCCL_TRY(take_least_busbw(plan.arguments));
     note_unused_variables(plan);

@@ -250,9 +250,9 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter,
     QCCL_TRY(trial.plan, choose(with_codec(meter.problem(), anyway), inputs, {}, &counts));
     QCCL_TRY(const auto nmse, meter.nmse(trial.plan));
     if (!nmse)
-        return Error::make(Code::invalid_argument,
-                           "the sum of the data is zero or not finite, and no part of it can be "
-                           "said to be lost");
+        return invalid_argument(
+            "the sum of the data is zero or not finite, and no part of it can be "
+            "said to be lost");
     trial.nmse = *nmse;
     return trial;
 }

@@ -123,9 +123,8 @@ Result<std::vector<RankRecord>> RecordSource::read() const {
 
 Result<std::vector<RecordSource>> records_of_process(int64_t pid) {
     const auto status = process_status(pid);
-    if (!status) return Error::make(Code::invalid_argument, "there is no process %" PRId64, pid);
-    if (status->has_ended())
-        return Error::make(Code::invalid_argument, "process %" PRId64 " has ended", pid);
+    if (!status) return invalid_argument("there is no process %" PRId64, pid);
+    if (status->has_ended()) return invalid_argument("process %" PRId64 " has ended", pid);
     std::error_code problem;
     std::vector<RecordSource> found = in_files(pid, problem);
     if (problem.value() == EACCES || problem.value() == EPERM)
@@ -149,9 +148,7 @@ Result<std::vector<RecordSource>> records_of_folder(const fs::path &folder) {
         if (name.starts_with(record_name_beginning) && name.ends_with(record_name_end))
             paths.push_back(entry->path());
     }
-    if (problem)
-        return Error::make(Code::invalid_argument, "%s: %s", folder.c_str(),
-                           problem.message().c_str());
+    if (problem) return invalid_argument("%s: %s", folder.c_str(), problem.message().c_str());
     std::sort(paths.begin(), paths.end());
     allow_many_files();
     std::vector<RecordSource> found;
@@ -262,10 +259,9 @@ void Attachment::keep(RecordSource source, std::vector<RankRecord> records) {
 Done Attachment::take_process(int64_t pid) {
     QCCL_TRY(auto sources, records_of_process(pid));
     if (sources.empty())
-        return Error::make(Code::invalid_argument,
-                           "process %" PRId64
-                           " has no communicator of QCCL, or records no calls (QCCL_RECORD)",
-                           pid);
+        return invalid_argument("process %" PRId64
+                                " has no communicator of QCCL, or records no calls (QCCL_RECORD)",
+                                pid);
     Error last;
     for (RecordSource &source : sources) {
         auto records = source.read();
@@ -280,8 +276,7 @@ Done Attachment::take_process(int64_t pid) {
 
 Done Attachment::take_folder(const std::string &folder) {
     QCCL_TRY(auto sources, records_of_folder(folder));
-    if (sources.empty())
-        return Error::make(Code::invalid_argument, "no records of calls are in %s", folder.c_str());
+    if (sources.empty()) return invalid_argument("no records of calls are in %s", folder.c_str());
     for (RecordSource &source : sources) {
         auto records = source.read();
         if (!records) {

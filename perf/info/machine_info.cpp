@@ -123,12 +123,10 @@ static Done check_settings(const Settings &settings) {
     if (qcclGetUniqueId(&id) != qcclSuccess ||
         qcclCommInitRankConfig(&comm, 1, &id, 0, &config) != qcclSuccess ||
         qcclCommDestroy(comm) != qcclSuccess)
-        return Error::make(Code::invalid_argument, "no communicator can be made: %.400s",
-                           qcclGetLastError(nullptr));
+        return invalid_argument("no communicator can be made: %.400s", qcclGetLastError(nullptr));
     qcclStream_t stream = nullptr;
     if (qcclStreamCreate(&stream) != qcclSuccess || qcclStreamDestroy(stream) != qcclSuccess)
-        return Error::make(Code::invalid_argument, "no stream can be made: %.200s",
-                           qcclGetLastError(nullptr));
+        return invalid_argument("no stream can be made: %.200s", qcclGetLastError(nullptr));
     if (settings.secret_file.empty()) return {};
     const auto secret = read_secret_file(settings.secret_file);
     return secret
@@ -191,8 +189,8 @@ Done print_topology(const TopologyRequest &request) {
     const auto printed =
         std::ranges::count_if(outputs, [](const std::string *file) { return *file == "-"; });
     if (printed > 1)
-        return Error::make(Code::invalid_argument, "only one of --svg, --json and --text can go to "
-                                                   "standard output; name files for the others");
+        return invalid_argument("only one of --svg, --json and --text can go to "
+                                "standard output; name files for the others");
     QCCL_TRY(const Graph graph,
              request.topology.empty() ? this_machine() : read_topology(request.topology));
     QCCL_TRY(const std::vector<uint32_t> places, rank_places(graph, request.ranks));

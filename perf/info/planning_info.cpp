@@ -68,8 +68,8 @@ static Result<Machine> machine_with_files(const AdviceRequest &request) {
     if (machine.ranks == 0 && !machine.places && has_rank) {
         machine.ranks = count_files(request.input);
         if (machine.ranks == 0)
-            return Error::make(Code::invalid_argument, "cannot read %.300s: there is no such file",
-                               path_of_rank(request.input, 0).c_str());
+            return invalid_argument("cannot read %.300s: there is no such file",
+                                    path_of_rank(request.input, 0).c_str());
     }
     return known_machine(machine);
 }
@@ -88,29 +88,26 @@ static Done check_values(const Files &files, const std::string &pattern, uint32_
             const auto wrong = std::find_if_not(values.begin(), end,
                                                 [](double value) { return std::isfinite(value); });
             if (wrong == end) continue;
-            return Error::make(Code::invalid_argument,
-                               "%s holds %g at index %" PRIu64
-                               ", and of a sum that is no number nothing can be lost",
-                               path_of_rank(pattern, rank).c_str(), *wrong,
-                               first + static_cast<uint64_t>(wrong - values.begin()));
+            return invalid_argument("%s holds %g at index %" PRIu64
+                                    ", and of a sum that is no number nothing can be lost",
+                                    path_of_rank(pattern, rank).c_str(), *wrong,
+                                    first + static_cast<uint64_t>(wrong - values.begin()));
         }
     return {};
 }
 
 static Result<std::unique_ptr<Files>> open_data(const std::string &pattern, uint32_t ranks) {
     if (ranks < 2)
-        return Error::make(Code::invalid_argument,
-                           "there is one rank, which has nothing to send: a sum needs the data of "
-                           "two or more, as in --input 'DIR/rank%%r.npy' with rank0.npy and "
-                           "rank1.npy");
+        return invalid_argument(
+            "there is one rank, which has nothing to send: a sum needs the data of "
+            "two or more, as in --input 'DIR/rank%%r.npy' with rank0.npy and "
+            "rank1.npy");
     QCCL_TRY(auto files, Files::open(pattern, ranks));
     if (!info(files->type()).is_float)
-        return Error::make(Code::invalid_argument,
-                           "%s holds %s, and codecs encode floating point alone",
-                           path_of_rank(pattern, 0).c_str(), name(files->type()));
+        return invalid_argument("%s holds %s, and codecs encode floating point alone",
+                                path_of_rank(pattern, 0).c_str(), name(files->type()));
     if (files->count() == 0)
-        return Error::make(Code::invalid_argument, "%s holds no values",
-                           path_of_rank(pattern, 0).c_str());
+        return invalid_argument("%s holds no values", path_of_rank(pattern, 0).c_str());
     QCCL_TRY(check_values(*files, pattern, ranks));
     return files;
 }

@@ -105,9 +105,9 @@ Result<std::vector<CallLog>> read_call_logs(const std::vector<std::string> &file
         for (const LoggedComm &comm : log->comms) {
             const auto [other, is_new] = seen.try_emplace({comm.session, comm.rank}, file);
             if (is_new) continue;
-            return Error::make(Code::invalid_argument,
-                               "%.150s and %.150s both hold rank %" PRIu32 " of one communicator",
-                               other->second.c_str(), file.c_str(), comm.rank);
+            return invalid_argument("%.150s and %.150s both hold rank %" PRIu32
+                                    " of one communicator",
+                                    other->second.c_str(), file.c_str(), comm.rank);
         }
         logs.push_back(std::move(*log));
     }
@@ -157,8 +157,7 @@ public:
         QCCL_TRY(number_calls());
         for (const CallLog &log : logs_) add_rank(log);
         if (job_.calls.empty())
-            return Error::make(Code::invalid_argument,
-                               "no call is whole in the logs of all its ranks");
+            return invalid_argument("no call is whole in the logs of all its ranks");
         std::ranges::sort(job_.logs, {}, &RecordedJob::Rank::rank);
         return std::move(job_);
     }
@@ -171,12 +170,11 @@ private:
             const LoggedComm &comm = log.comms.front();
             if (!first) first = &comm;
             if (comm.session != first->session)
-                return Error::make(Code::invalid_argument,
-                                   "these are logs of several jobs: of %016" PRIx64
-                                   " and of %016" PRIx64,
-                                   first->session, comm.session);
+                return invalid_argument("these are logs of several jobs: of %016" PRIx64
+                                        " and of %016" PRIx64,
+                                        first->session, comm.session);
         }
-        if (!first) return Error::make(Code::invalid_argument, "the logs hold no communicator");
+        if (!first) return invalid_argument("the logs hold no communicator");
         job_.ranks = first->ranks();
         job_.node = first->node;
         job_.ranks_per_core = first->ranks_per_core;
@@ -191,10 +189,9 @@ private:
             const uint32_t number = number_of(comm);
             RecordedComm &known = job_.comms[number];
             if (known.members.size() != comm.ranks())
-                return Error::make(Code::invalid_argument,
-                                   "logs disagree how many ranks communicator %016" PRIx64
-                                   " has: %zu or %" PRIu32,
-                                   comm.session, known.members.size(), comm.ranks());
+                return invalid_argument("logs disagree how many ranks communicator %016" PRIx64
+                                        " has: %zu or %" PRIu32,
+                                        comm.session, known.members.size(), comm.ranks());
             known.members[comm.rank] = rank;
             logs_of_[number]++;
         }
@@ -221,11 +218,10 @@ private:
             found.shape = &shape;
             found.first_rank = comm.rank;
         } else if (!are_alike(*found.shape, shape)) {
-            return Error::make(Code::invalid_argument,
-                               "ranks %" PRIu32 " and %" PRIu32
-                               " recorded different calls as number %" PRIu64
-                               " of one communicator",
-                               found.first_rank, comm.rank, call.number);
+            return invalid_argument("ranks %" PRIu32 " and %" PRIu32
+                                    " recorded different calls as number %" PRIu64
+                                    " of one communicator",
+                                    found.first_rank, comm.rank, call.number);
         }
         found.has_failed = found.has_failed || call.has_failed;
         found.parts.push_back(&call);
@@ -241,10 +237,10 @@ private:
             if (number != comm_of_.at(logs_.front().comms.empty()
                                           ? comm_of_.begin()->first
                                           : logs_.front().comms.front().session))
-                return Error::make(Code::invalid_argument,
-                                   "rank %" PRIu32 " of a communicator of %zu ranks has no log "
-                                   "here, so that its place is unknown: give the logs of all ranks",
-                                   rank, members.size());
+                return invalid_argument(
+                    "rank %" PRIu32 " of a communicator of %zu ranks has no log "
+                    "here, so that its place is unknown: give the logs of all ranks",
+                    rank, members.size());
         }
         return {};
     }
@@ -336,7 +332,7 @@ double RecordedJob::recorded_ns() const {
 }
 
 Result<RecordedJob> put_together(std::span<const CallLog> logs) {
-    if (logs.empty()) return Error::make(Code::invalid_argument, "there is no log");
+    if (logs.empty()) return invalid_argument("there is no log");
     return Assembler(logs).run();
 }
 

@@ -26,20 +26,17 @@ Done check_request(const ScheduleRequest &request) {
                          RedOp::sum));
     const Algorithm &algorithm = request.algorithm;
     if (algorithm && !algorithm.has(request.collective))
-        return Error::make(Code::invalid_argument, "%s has no %s", spec(algorithm).c_str(),
-                           name(request.collective));
+        return invalid_argument("%s has no %s", spec(algorithm).c_str(), name(request.collective));
     if (request.ranks == 0)
-        return request.file.empty()
-                   ? Error::make(Code::invalid_argument, "--ranks is required without --file")
-                   : Done{};
+        return request.file.empty() ? invalid_argument("--ranks is required without --file")
+                                    : Done{};
     if (request.places && request.places->ranks() != request.ranks)
-        return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
-                           request.places->ranks(), request.ranks);
+        return invalid_argument("--hosts has %u ranks, and --ranks says %u",
+                                request.places->ranks(), request.ranks);
     for (const auto &[name, rank] :
          {std::pair("--rank", request.rank), std::pair("--root", request.root)})
         if (rank >= request.ranks)
-            return Error::make(Code::invalid_argument, "%s %u is none of the %u ranks", name, rank,
-                               request.ranks);
+            return invalid_argument("%s %u is none of the %u ranks", name, rank, request.ranks);
     return {};
 }
 
@@ -56,22 +53,22 @@ static Done check_sections(const std::vector<Section> &sections, const std::stri
     const auto count = static_cast<uint32_t>(sections.size());
     for (const auto &[team, schedule] : sections)
         if (team.size != first.size || team.root != first.root)
-            return Error::make(Code::invalid_argument,
-                               "%s holds schedules of several jobs: rank %u of %u root %u, and "
-                               "rank %u of %u root %u",
-                               called.c_str(), first.rank, first.size, first.root, team.rank,
-                               team.size, team.root);
+            return invalid_argument(
+                "%s holds schedules of several jobs: rank %u of %u root %u, and "
+                "rank %u of %u root %u",
+                called.c_str(), first.rank, first.size, first.root, team.rank, team.size,
+                team.root);
     for (uint32_t rank = 0; rank < std::min(count, first.size); rank++)
         if (const uint32_t there = sections[rank].team.rank; there != rank)
-            return Error::make(Code::invalid_argument, "%s holds %s of rank %u of %u",
-                               called.c_str(), there > rank ? "no schedule" : "several schedules",
-                               std::min(rank, there), first.size);
+            return invalid_argument("%s holds %s of rank %u of %u", called.c_str(),
+                                    there > rank ? "no schedule" : "several schedules",
+                                    std::min(rank, there), first.size);
     if (count < first.size)
-        return Error::make(Code::invalid_argument, "%s holds no schedule of rank %u of %u",
-                           called.c_str(), count, first.size);
+        return invalid_argument("%s holds no schedule of rank %u of %u", called.c_str(), count,
+                                first.size);
     if (count > first.size)
-        return Error::make(Code::invalid_argument, "%s holds several schedules of rank %u of %u",
-                           called.c_str(), sections[first.size].team.rank, first.size);
+        return invalid_argument("%s holds several schedules of rank %u of %u", called.c_str(),
+                                sections[first.size].team.rank, first.size);
     return {};
 }
 
@@ -80,19 +77,16 @@ static Result<std::vector<Section>> read_sections(const ScheduleRequest &request
     const std::string called = request.file == "-" ? "standard input" : request.file;
     QCCL_TRY(const std::string text, read_text(request.file, called));
     auto parsed = parse(text);
-    if (!parsed)
-        return Error::make(Code::invalid_argument, "%.200s: %.280s", called.c_str(),
-                           parsed.error().text);
+    if (!parsed) return invalid_argument("%.200s: %.280s", called.c_str(), parsed.error().text);
     std::vector<Section> sections = std::move(*parsed);
     std::sort(sections.begin(), sections.end(),
               [](const Section &a, const Section &b) { return a.team.rank < b.team.rank; });
     const auto count = static_cast<uint32_t>(sections.size());
-    if (count == 0)
-        return Error::make(Code::invalid_argument, "%s holds no schedule", called.c_str());
+    if (count == 0) return invalid_argument("%s holds no schedule", called.c_str());
     QCCL_TRY(check_sections(sections, called));
     if (request.ranks != 0 && request.ranks != count)
-        return Error::make(Code::invalid_argument, "%s holds %u schedules, and --ranks says %u",
-                           called.c_str(), count, request.ranks);
+        return invalid_argument("%s holds %u schedules, and --ranks says %u", called.c_str(), count,
+                                request.ranks);
     return sections;
 }
 

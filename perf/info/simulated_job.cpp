@@ -57,15 +57,14 @@ std::string describe(const Machine &machine) {
 
 Result<Machine> known_machine(const MachineRequest &request) {
     if (!request.says_ranks())
-        return Error::make(Code::invalid_argument,
-                           "on which machines? Say it as in --topology '4 x node(16 core) "
-                           "net:10gbit', or as in --hosts 1,1,1,1 --rate 10gbit");
+        return invalid_argument("on which machines? Say it as in --topology '4 x node(16 core) "
+                                "net:10gbit', or as in --hosts 1,1,1,1 --rate 10gbit");
     QCCL_TRY(Machine machine, find_machine(request));
     if (machine.hosts() > 1 && !machine.remote_bytes_per_ns())
-        return Error::make(Code::invalid_argument,
-                           "how fast the links between the hosts are is unknown, and with it "
-                           "whether a codec pays: say it as in --rate 10gbit, or in the topology "
-                           "as in net:10gbit");
+        return invalid_argument(
+            "how fast the links between the hosts are is unknown, and with it "
+            "whether a codec pays: say it as in --rate 10gbit, or in the topology "
+            "as in net:10gbit");
     return machine;
 }
 
@@ -108,8 +107,8 @@ Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_
     policy.hosts = hosts;
     if (!policy.plan) return policy;
     if (const Done is_ours = check_job(*policy.plan, ranks, hosts); !is_ours)
-        return Error::make(Code::invalid_argument, "QCCL_PLAN_FILE: %.160s: %.300s",
-                           settings.plan_file.c_str(), is_ours.error().text);
+        return invalid_argument("QCCL_PLAN_FILE: %.160s: %.300s", settings.plan_file.c_str(),
+                                is_ours.error().text);
     return policy;
 }
 
@@ -199,10 +198,9 @@ Result<Simulation> SimulatedJob::run_uncorrected(const PlannedCall &planned,
                                                  SimulationOptions options) const {
     constexpr uint64_t most_instances = uint64_t{1} << 20; // some gigabytes of memory, and minutes
     if (const uint64_t instances = planned.plan.geometry.instances; instances > most_instances)
-        return Error::make(Code::invalid_argument,
-                           "a call of %" PRIu64 " segments, of which at most %" PRIu64
-                           " are simulated",
-                           instances, most_instances);
+        return invalid_argument("a call of %" PRIu64 " segments, of which at most %" PRIu64
+                                " are simulated",
+                                instances, most_instances);
     if (rates_.line_burst_bytes > 0 && options.calls > 1) {
         constexpr double hardly_any = 0.2;
         SimulatedCall lossless = planned.call;

@@ -36,8 +36,8 @@ Result<NamedTensor> make_tensor(std::string_view name, std::optional<uint64_t> c
                                 std::string_view type) {
     NamedTensor tensor{.name = shown(name), .count = count.value_or(0)};
     if (!count || *count == 0 || *count > most_values)
-        return Error::make(Code::invalid_argument, "%.200s has no number of values from 1 to 2^48",
-                           tensor.name.c_str());
+        return invalid_argument("%.200s has no number of values from 1 to 2^48",
+                                tensor.name.c_str());
     const auto parsed = parse_type(type);
     if (!parsed) return no_choice("type", shown(type), names_of(type_table));
     tensor.type = *parsed;
@@ -57,13 +57,10 @@ Result<std::vector<NamedTensor>> parse_lines(std::string_view text) {
         text.remove_prefix(std::min(end + 1, text.size()));
         if (words.empty()) continue;
         if (words.size() < 2 || words.size() > 3)
-            return Error::make(Code::invalid_argument,
-                               "line %u: expected a name, a count and perhaps a type", number);
+            return invalid_argument("line %u: expected a name, a count and perhaps a type", number);
         auto tensor =
             make_tensor(words[0], parse_count(words[1]), words.size() > 2 ? words[2] : usual_type);
-        if (!tensor)
-            return Error::make(Code::invalid_argument, "line %u: %.400s", number,
-                               tensor.error().text);
+        if (!tensor) return invalid_argument("line %u: %.400s", number, tensor.error().text);
         tensors.push_back(std::move(*tensor));
     }
     return tensors;
@@ -94,7 +91,7 @@ Result<NamedTensor> parse_object(const Json &object) {
                                                            : std::string(usual);
     };
     if (!object.is_object() || text("name", "").empty())
-        return Error::make(Code::invalid_argument, "expected an object with name and count");
+        return invalid_argument("expected an object with name and count");
     const auto count = object.find("count"), shape = object.find("shape");
     return make_tensor(text("name", ""),
                        count != object.end()   ? count_in(*count)
@@ -109,17 +106,16 @@ Result<std::vector<NamedTensor>> parse_json(std::string_view text) {
     if (document.is_object())
         if (const auto found = document.find("tensors"); found != document.end()) array = &*found;
     if (!array->is_array())
-        return Error::make(Code::invalid_argument, "%s",
-                           document.is_discarded()
-                               ? "it is damaged: no JSON"
-                               : "expected an array of tensors, or an object with one called "
-                                 "\"tensors\"");
+        return invalid_argument("%s",
+                                document.is_discarded()
+                                    ? "it is damaged: no JSON"
+                                    : "expected an array of tensors, or an object with one called "
+                                      "\"tensors\"");
     std::vector<NamedTensor> tensors;
     for (const Json &object : *array) {
         auto tensor = parse_object(object);
         if (!tensor)
-            return Error::make(Code::invalid_argument, "tensor %zu: %.400s", tensors.size() + 1,
-                               tensor.error().text);
+            return invalid_argument("tensor %zu: %.400s", tensors.size() + 1, tensor.error().text);
         tensors.push_back(std::move(*tensor));
     }
     return tensors;
@@ -132,8 +128,7 @@ Result<std::vector<NamedTensor>> read_arrays(const std::string &pattern) {
     const int failed = glob(pattern.c_str(), 0, nullptr, &found);
     std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);
-    if (failed != 0 || paths.empty())
-        return Error::make(Code::invalid_argument, "no .npy file is there");
+    if (failed != 0 || paths.empty()) return invalid_argument("no .npy file is there");
     std::vector<NamedTensor> tensors;
     for (const std::string &path : paths) {
         const auto file = Npy::open(path);
@@ -161,7 +156,7 @@ Result<std::vector<NamedTensor>> parse_tensors(std::string_view text) {
     const bool is_json =
         first != std::string_view::npos && (text[first] == '[' || text[first] == '{');
     QCCL_TRY(std::vector<NamedTensor> tensors, is_json ? parse_json(text) : parse_lines(text));
-    if (tensors.empty()) return Error::make(Code::invalid_argument, "it lists no tensor");
+    if (tensors.empty()) return invalid_argument("it lists no tensor");
     return tensors;
 }
 

@@ -212,8 +212,8 @@ Done merge_traces(const std::vector<std::string> &files, const std::string &outp
     for (const std::string &file : files) {
         std::error_code unknown;
         if (std::filesystem::equivalent(file, output, unknown))
-            return Error::make(Code::invalid_argument,
-                               "--output is %.300s, which is one of the traces", output.c_str());
+            return invalid_argument("--output is %.300s, which is one of the traces",
+                                    output.c_str());
         RankTrace trace;
         trace.path = file;
         QCCL_TRY(read_calls(trace));

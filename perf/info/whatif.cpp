@@ -46,9 +46,9 @@ Result<Machine> machine_of(const RecordedJob &job, MachineRequest request) {
     const bool is_recorded = request.topology.empty() && !request.places;
     const auto check = [&](uint32_t ranks) -> Done {
         if (ranks == job.ranks) return {};
-        return Error::make(Code::invalid_argument,
-                           "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
-                           ranks, job.ranks);
+        return invalid_argument("the machine has %" PRIu32
+                                " ranks, and the recorded job had %" PRIu32,
+                                ranks, job.ranks);
     };
     if (!request.topology.empty() && request.ranks == 0) request.ranks = job.ranks;
     if (is_recorded) {
@@ -174,8 +174,8 @@ private:
         if (text.empty()) return Codec();
         auto codec = parse_codec(text);
         if (!codec)
-            return Error::make(Code::invalid_argument, "a log names the codec '%.60s': %.300s",
-                               text.c_str(), codec.error().text);
+            return invalid_argument("a log names the codec '%.60s': %.300s", text.c_str(),
+                                    codec.error().text);
         codec->min_bytes = 0; // the codec was used, whether it pays here or not
         return codec;
     }
@@ -412,8 +412,8 @@ static Json json_of(const WhatIfAnswer &answer, const std::vector<std::string> &
 
 Done print_whatif(const WhatIfRequest &request, const std::vector<std::string> &command_line) {
     if (request.json_file == "-" && request.plan_file == "-")
-        return Error::make(Code::invalid_argument, "only one of --out and --json can go to "
-                                                   "standard output; name a file for the other");
+        return invalid_argument("only one of --out and --json can go to "
+                                "standard output; name a file for the other");
     QCCL_TRY(const WhatIfAnswer answer, find_whatif(request));
     if (request.json_file != "-") {
         print_heading(answer);

@@ -208,9 +208,8 @@ Result<std::string> read_text(const std::string &path, const std::string &called
         if (bytes == 0) return text;
         text.append(piece.data(), static_cast<size_t>(bytes));
         if (text.size() > most)
-            return Error::make(Code::invalid_argument,
-                               "%.300s holds more than the %s that are read", called.c_str(),
-                               memory_text(static_cast<double>(most)).c_str());
+            return invalid_argument("%.300s holds more than the %s that are read", called.c_str(),
+                                    memory_text(static_cast<double>(most)).c_str());
     }
 }
 

@@ -494,8 +494,7 @@ static Done check_combination(const PerfArguments &arguments, const std::string 
                               const Codec &codec) {
     const auto algorithm = parse_algorithm(asked);
     if (algorithm && !algorithm->has(arguments.collective))
-        return Error::make(Code::invalid_argument, "%s has no %s", asked.c_str(),
-                           name(arguments.collective));
+        return invalid_argument("%s has no %s", asked.c_str(), name(arguments.collective));
     Done refused;
     for (const DataType type : sweep_types(arguments))
         for (const RedOp op : arguments.ops) {

@@ -114,7 +114,7 @@ double smallest_step(DataType type) {
 // NumPy itself warns above this size; a longer header does not describe a plain array.
 static constexpr size_t longest_header = 10000;
 
-static Error refuse_npy(const char *why) { return Error::make(Code::invalid_argument, "%s", why); }
+static Error refuse_npy(const char *why) { return invalid_argument("%s", why); }
 
 struct Descriptor {
     std::string_view text; // in the header
@@ -147,15 +147,13 @@ static Result<DataType> type_of(std::string_view descriptor) {
     for (const Descriptor &known : descriptors) {
         if (known.text == descriptor) return known.type;
         if (descriptor.starts_with('>') && descriptor.substr(1) == known.text.substr(1))
-            return Error::make(Code::invalid_argument,
-                               "holds big-endian %s; convert it with .astype('%s')",
-                               known.name.data(), known.text.data());
+            return invalid_argument("holds big-endian %s; convert it with .astype('%s')",
+                                    known.name.data(), known.text.data());
     }
     Names possible;
     for (const Descriptor &known : descriptors) possible.push_back(known.name);
-    return Error::make(Code::invalid_argument,
-                       "holds %s; possible are %s; convert it with .astype('<f4')",
-                       dtype_name(descriptor).c_str(), listed(possible).c_str());
+    return invalid_argument("holds %s; possible are %s; convert it with .astype('<f4')",
+                            dtype_name(descriptor).c_str(), listed(possible).c_str());
 }
 
 // Returns the text after "'key':" in the header's dictionary, without leading blanks.
@@ -164,8 +162,8 @@ static Result<std::string_view> value_of(std::string_view header, std::string_vi
     quoted.append(key).append("':");
     const size_t at = header.find(quoted);
     if (at == std::string_view::npos)
-        return Error::make(Code::invalid_argument, "its header names no '%.*s'",
-                           static_cast<int>(key.size()), key.data());
+        return invalid_argument("its header names no '%.*s'", static_cast<int>(key.size()),
+                                key.data());
     const std::string_view rest = header.substr(at + quoted.size());
     return rest.substr(std::min(rest.find_first_not_of(' '), rest.size()));
 }
@@ -199,15 +197,14 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> start, uint64_t file_byte
     const auto byte = [&](size_t at) { return static_cast<size_t>(start[at]); };
     const size_t version = byte(6);
     if (version < 1 || version > 3)
-        return Error::make(Code::invalid_argument,
-                           "is a .npy file of version %zu; possible are 1 to 3", version);
+        return invalid_argument("is a .npy file of version %zu; possible are 1 to 3", version);
     const size_t before = version == 1 ? version_1_bytes : version_2_bytes;
     const size_t length = version == 1
                               ? byte(8) + (byte(9) << 8)
                               : byte(8) + (byte(9) << 8) + (byte(10) << 16) + (byte(11) << 24);
     if (length > longest_header)
-        return Error::make(Code::invalid_argument, "has a header of %zu bytes; %zu are the most",
-                           length, longest_header);
+        return invalid_argument("has a header of %zu bytes; %zu are the most", length,
+                                longest_header);
     if (before + length > start.size()) return refuse_npy("ends inside its header");
 
     const std::string_view header(reinterpret_cast<const char *>(start.data()) + before, length);
@@ -226,8 +223,7 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> start, uint64_t file_byte
 
     const uint64_t there = file_bytes - std::min<uint64_t>(file_bytes, before + length);
     if (count > there / type_bytes(type) || count * type_bytes(type) != there)
-        return Error::make(
-            Code::invalid_argument,
+        return invalid_argument(
             "says that it holds %llu values of %zu bytes, and has %llu bytes of them",
             static_cast<unsigned long long>(count), type_bytes(type),
             static_cast<unsigned long long>(there));
@@ -235,7 +231,7 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> start, uint64_t file_byte
 }
 
 static Error name_file(const std::string &path, const char *what) {
-    return Error::make(Code::invalid_argument, "%s %s", path.c_str(), what);
+    return invalid_argument("%s %s", path.c_str(), what);
 }
 
 Result<Npy> Npy::open(const std::string &path) {
@@ -246,8 +242,7 @@ Result<Npy> Npy::open(const std::string &path) {
                                     : S_ISDIR(status.st_mode) ? describe_errno(EISDIR)
                                                               : "it is no plain file";
         if (file >= 0) ::close(file);
-        return Error::make(Code::invalid_argument, "cannot read %s: %s", path.c_str(),
-                           problem.c_str());
+        return invalid_argument("cannot read %s: %s", path.c_str(), problem.c_str());
     }
     const auto bytes = static_cast<size_t>(status.st_size);
     void *const memory =
@@ -359,17 +354,16 @@ Result<std::unique_ptr<Files>> Files::open(std::string_view pattern, uint32_t ra
         const std::string path = path_of_rank(pattern, rank);
         auto opened = Npy::open(path);
         if (!opened)
-            return Error::make(Code::invalid_argument, "input of rank %u: %s%s", rank,
-                               opened.error().text, hint_for(pattern));
+            return invalid_argument("input of rank %u: %s%s", rank, opened.error().text,
+                                    hint_for(pattern));
         Npy file = std::move(*opened);
         if (rank > 0 && file.type() != files.front().type())
-            return Error::make(Code::invalid_argument, "%s holds %s, and that of rank 0 holds %s",
-                               path.c_str(), name(file.type()), name(files.front().type()));
+            return invalid_argument("%s holds %s, and that of rank 0 holds %s", path.c_str(),
+                                    name(file.type()), name(files.front().type()));
         if (rank > 0 && file.count() != files.front().count())
-            return Error::make(Code::invalid_argument,
-                               "%s holds %llu values, and that of rank 0 holds %llu", path.c_str(),
-                               static_cast<unsigned long long>(file.count()),
-                               static_cast<unsigned long long>(files.front().count()));
+            return invalid_argument("%s holds %llu values, and that of rank 0 holds %llu",
+                                    path.c_str(), static_cast<unsigned long long>(file.count()),
+                                    static_cast<unsigned long long>(files.front().count()));
         files.push_back(std::move(file));
     }
     return std::unique_ptr<Files>(new Files(std::move(files)));

@@ -73,10 +73,10 @@ Result<std::unique_ptr<MpiRankGroup>> MpiRankGroup::create() {
     // With another MPI's launcher every process would take itself for the whole job.
     const Said said = said_by_launcher();
     if (size == 1 && said.ranks > 1)
-        return Error::make(Code::invalid_argument,
-                           "the MPI of this qccl-perf (%s) counts one rank, %s=%d: another MPI's "
-                           "mpirun has started it; take that one's, or leave out --baseline",
-                           module->library(), said.variable, said.ranks);
+        return invalid_argument(
+            "the MPI of this qccl-perf (%s) counts one rank, %s=%d: another MPI's "
+            "mpirun has started it; take that one's, or leave out --baseline",
+            module->library(), said.variable, said.ranks);
     return rank_group;
 }
 
@@ -295,7 +295,7 @@ static int tell_once_under_mpi(const Answer &answer) {
     const auto rank_group = MpiRankGroup::create();
     if (!rank_group) return tell(answer);
     // If the ranks have different command lines, those with a valid one call settle() too.
-    const Done settled = settle(**rank_group, Error::make(Code::invalid_argument, "%s", ""));
+    const Done settled = settle(**rank_group, invalid_argument("%s", ""));
     return !settled && is_given_up(settled.error()) ? answer.status : tell(answer);
 }
 

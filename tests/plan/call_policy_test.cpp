@@ -180,7 +180,7 @@ static void wrong_plan_files_are_named() {
     CHECK(std::string(damaged.error().text)
               .starts_with("QCCL_PLAN_FILE: /some/where: line 1: it is no plan file"));
     const auto missing = parse_env_rules(*settings, [](const std::string &) -> Result<std::string> {
-        return Error::make(Code::invalid_argument, "it is a directory, not a file");
+        return invalid_argument("it is a directory, not a file");
     });
     CHECK(!missing);
     CHECK_EQ(std::string(missing.error().text),

@@ -216,8 +216,8 @@ private:
     }
 
     static Error no_path(const Graph &graph, uint32_t from, uint32_t to) {
-        return Error::make(Code::invalid_argument, "the topology has no path from %.80s to %.80s",
-                           describe(graph, from).c_str(), describe(graph, to).c_str());
+        return invalid_argument("the topology has no path from %.80s to %.80s",
+                                describe(graph, from).c_str(), describe(graph, to).c_str());
     }
 
     Done find_paths_of(const Graph &graph, uint32_t machine, std::span<const uint32_t> parts,

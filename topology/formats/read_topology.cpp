@@ -20,8 +20,7 @@ namespace qccl {
 namespace {
 
 Error refuse(std::string_view source, const std::string &sentence) {
-    return Error::make(Code::invalid_argument, "%.200s %.250s", std::string(source).c_str(),
-                       sentence.c_str());
+    return invalid_argument("%.200s %.250s", std::string(source).c_str(), sentence.c_str());
 }
 
 Result<std::string> read_file(const std::string &path) {
@@ -92,9 +91,8 @@ size_t share(size_t count, size_t parts, size_t i) { return count / parts + (i <
 Result<std::vector<uint32_t>> rank_places(const Graph &graph, uint32_t ranks) {
     std::vector<uint32_t> gpus = graph.of_kind(VertexKind::gpu);
     if (ranks > gpus.size() && !gpus.empty())
-        return Error::make(Code::invalid_argument,
-                           "the topology has %zu GPUs, too few for %u ranks: each has its own",
-                           gpus.size(), ranks);
+        return invalid_argument("the topology has %zu GPUs, too few for %u ranks: each has its own",
+                                gpus.size(), ranks);
     if (!gpus.empty()) {
         std::ranges::stable_sort(gpus, {}, [&](uint32_t gpu) {
             return std::pair(graph.machine_of(gpu), graph.vertex(gpu).number);

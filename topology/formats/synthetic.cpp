@@ -67,9 +67,9 @@ private:
 
 Error SyntheticParser::refuse_at(size_t place, const std::string &sentence) const {
     const std::string near(text_.substr(std::min(place, text_.size()), 24));
-    return Error::make(Code::invalid_argument, "the topology, character %zu%s%s%s: %.300s",
-                       place + 1, near.empty() ? ", its end" : " (\"", near.c_str(),
-                       near.empty() ? "" : "\")", sentence.c_str());
+    return invalid_argument("the topology, character %zu%s%s%s: %.300s", place + 1,
+                            near.empty() ? ", its end" : " (\"", near.c_str(),
+                            near.empty() ? "" : "\")", sentence.c_str());
 }
 
 Error SyntheticParser::refuse_word(const Word &word, std::string_view kind,
@@ -309,9 +309,8 @@ Result<NetworkSpec> SyntheticParser::network(unsigned depth) {
 Result<NetworkSpec> SyntheticParser::parse() {
     static constexpr size_t longest = 4096;
     if (text_.size() > longest)
-        return Error::make(Code::invalid_argument,
-                           "the topology has %zu characters; at most %zu are read", text_.size(),
-                           longest);
+        return invalid_argument("the topology has %zu characters; at most %zu are read",
+                                text_.size(), longest);
     QCCL_TRY(NetworkSpec spec, network(0));
     skip_blanks();
     if (at_ < text_.size()) return refuse_at(at_, "expected + and more nodes, net:RATE or the end");
@@ -366,9 +365,7 @@ bool is_lone_machine(const NetworkSpec &spec) {
            !has_nics(spec.groups[0], spec.port);
 }
 
-Error refuse(const char *sentence) {
-    return Error::make(Code::invalid_argument, "the topology: %s", sentence);
-}
+Error refuse(const char *sentence) { return invalid_argument("the topology: %s", sentence); }
 
 class SyntheticBuilder {
 public:
@@ -508,10 +505,10 @@ Result<Graph> SyntheticBuilder::build(const NetworkSpec &spec) {
     const Size size = size_of(spec);
     if (size.vertices > static_cast<double>(Graph::most_vertices) ||
         size.links > static_cast<double>(Graph::most_links))
-        return Error::make(Code::invalid_argument,
-                           "the topology has about %.3g parts and %.3g links; at most %zu and %zu "
-                           "are possible",
-                           size.vertices, size.links, Graph::most_vertices, Graph::most_links);
+        return invalid_argument(
+            "the topology has about %.3g parts and %.3g links; at most %zu and %zu "
+            "are possible",
+            size.vertices, size.links, Graph::most_vertices, Graph::most_links);
     if (is_lone_machine(spec)) {
         QCCL_TRY(add_node(spec.groups[0].node, spec.port, no_vertex));
     } else {

@@ -147,10 +147,10 @@ Result<Graph> HwlocFile::read() {
     const Element topology = reader_.document().child("topology");
     const Element machine = topology.child("object");
     if (std::string_view(machine.attribute("type").value()) != "Machine")
-        return Error::make(Code::invalid_argument,
-                           "%.100s: no object of type Machine stands in an element `topology`; a "
-                           "file of hwloc has both",
-                           source_.c_str());
+        return invalid_argument(
+            "%.100s: no object of type Machine stands in an element `topology`; a "
+            "file of hwloc has both",
+            source_.c_str());
     QCCL_TRY(check_version(topology));
     version_ = topology.attribute("version").value()[0] == '3' ? 3 : 2;
     QCCL_TRY(HwlocObject root, object_of(machine));
@@ -165,9 +165,8 @@ Result<Graph> HwlocFile::read() {
 
 Result<Graph> parse_hwloc_xml(std::string_view text, std::string_view source) {
     if (text.size() > most_hwloc_xml_bytes)
-        return Error::make(Code::invalid_argument,
-                           "%.100s has %zu bytes; a topology of hwloc has at most %zu",
-                           std::string(source).c_str(), text.size(), most_hwloc_xml_bytes);
+        return invalid_argument("%.100s has %zu bytes; a topology of hwloc has at most %zu",
+                                std::string(source).c_str(), text.size(), most_hwloc_xml_bytes);
     return HwlocFile(text, source).read();
 }
 
@@ -286,10 +285,10 @@ Done NcclFile::survey() {
     for (const Element system : reader_.document().children("system"))
         for (const Element cpu : system.children("cpu")) survey_pci(cpu, host_of(cpu), has_nic);
     if (hosts_.empty())
-        return Error::make(Code::invalid_argument,
-                           "%.100s: no element `cpu` stands in an element `system`; a topology of "
-                           "NCCL or RCCL has both",
-                           source_.c_str());
+        return invalid_argument(
+            "%.100s: no element `cpu` stands in an element `system`; a topology of "
+            "NCCL or RCCL has both",
+            source_.c_str());
     if (has_nic || hosts_.size() > 1) network_ = graph_.add({.kind = VertexKind::network});
     uint32_t number = 0;
     for (auto &[key, host] : hosts_)
@@ -506,9 +505,8 @@ Result<Graph> NcclFile::read() {
 
 Result<Graph> parse_nccl_xml(std::string_view text, std::string_view source) {
     if (text.size() > most_nccl_xml_bytes)
-        return Error::make(Code::invalid_argument,
-                           "%.100s has %zu bytes; a topology of NCCL or RCCL has at most %zu",
-                           std::string(source).c_str(), text.size(), most_nccl_xml_bytes);
+        return invalid_argument("%.100s has %zu bytes; a topology of NCCL or RCCL has at most %zu",
+                                std::string(source).c_str(), text.size(), most_nccl_xml_bytes);
     return NcclFile(text, source).read();
 }
 

@@ -43,11 +43,11 @@ Done XmlReader::read() {
     const pugi::xml_parse_result parsed = document_.load_buffer(
         text_.data(), text_.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
     if (!parsed)
-        return Error::make(Code::invalid_argument, "%.100s, line %zu: this is no XML: %s",
-                           source_.c_str(), line_of(parsed.offset), parsed.description());
+        return invalid_argument("%.100s, line %zu: this is no XML: %s", source_.c_str(),
+                                line_of(parsed.offset), parsed.description());
     if (is_too_deep(document_.root()))
-        return Error::make(Code::invalid_argument, "%.100s: elements nest deeper than %zu levels",
-                           source_.c_str(), most_depth);
+        return invalid_argument("%.100s: elements nest deeper than %zu levels", source_.c_str(),
+                                most_depth);
     return {};
 }
 
@@ -57,9 +57,9 @@ Error XmlReader::refuse(pugi::xml_node element, const std::string &sentence) con
          {"busid", "pci_busid", "name", "dev", "numaid", "target", "type"})
         if (which.empty() && element.attribute(attribute))
             which = std::string(" ") + element.attribute(attribute).value();
-    return Error::make(Code::invalid_argument, "%.100s, line %zu: %.20s%.40s: %.280s",
-                       source_.c_str(), line_of(element.offset_debug()), element.name(),
-                       which.c_str(), sentence.c_str());
+    return invalid_argument("%.100s, line %zu: %.20s%.40s: %.280s", source_.c_str(),
+                            line_of(element.offset_debug()), element.name(), which.c_str(),
+                            sentence.c_str());
 }
 
 Error XmlReader::refuse_value(pugi::xml_node element, const char *attribute,

@@ -102,8 +102,8 @@ Result<FoundCalibration> find_calibration(const Settings &settings) {
     if (path == calibration_off) return found;
     auto file = read_calibration(path);
     if (!file)
-        return Error::make(Code::invalid_argument, "QCCL_CALIBRATION: %.160s: %.300s", path.c_str(),
-                           file.error().text);
+        return invalid_argument("QCCL_CALIBRATION: %.160s: %.300s", path.c_str(),
+                                file.error().text);
     if (const std::string machine = machine_identity(); file->machine != machine)
         found.warning = "QCCL_CALIBRATION: " + path +
                         " is not used: it was measured on another machine (" + file->machine +

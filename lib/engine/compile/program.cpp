@@ -256,9 +256,9 @@ Done fit_inbox(Program &program) {
     const Chunking &cut = program.cut;
     const uint64_t rooms = program.rooms();
     if (rooms > cut.slots)
-        return Error::make(Code::invalid_argument,
-                           "%llu messages come from other hosts, and there are %u slots for them",
-                           static_cast<unsigned long long>(rooms), cut.slots);
+        return invalid_argument(
+            "%llu messages come from other hosts, and there are %u slots for them",
+            static_cast<unsigned long long>(rooms), cut.slots);
     program.overflows = geometry.arena_bytes > cut.outbox_bytes;
     if (rooms == 0) return {};
     const uint64_t fitting =

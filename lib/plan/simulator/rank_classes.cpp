@@ -15,8 +15,6 @@ namespace qccl {
 
 namespace {
 
-constexpr uint32_t none = ~uint32_t{0};
-
 // Two independent hashes of what a rank does, with chunks and peers numbered by their first use.
 // Ranks with equal hashes do the same with other chunks and peers.
 struct Fingerprint {
@@ -32,10 +30,10 @@ struct Fingerprint {
 // Numbers things by their first use. forget() starts anew, for the next rank.
 class Numbering {
 public:
-    explicit Numbering(size_t things) : number_of_(things, none) {}
+    explicit Numbering(size_t things) : number_of_(things, RankClasses::none) {}
 
     uint32_t of(uint32_t thing) {
-        if (number_of_[thing] == none) {
+        if (number_of_[thing] == RankClasses::none) {
             number_of_[thing] = static_cast<uint32_t>(used_.size());
             used_.push_back(thing);
         }
@@ -44,7 +42,7 @@ public:
     std::span<const uint32_t> used() const { return used_; }
     std::span<const uint32_t> numbers() const { return number_of_; }
     void forget() {
-        for (const uint32_t thing : used_) number_of_[thing] = none;
+        for (const uint32_t thing : used_) number_of_[thing] = RankClasses::none;
         used_.clear();
     }
 
@@ -409,8 +407,8 @@ private:
 Result<RankClasses> find_rank_classes(const SimulatedCall &call, const Fabric &fabric,
                                       Merging merging, const Progress &progress) {
     if (fabric.ranks() != call.problem.ranks)
-        return Error::make(Code::invalid_argument, "the fabric has %u ranks, and the call has %u",
-                           fabric.ranks(), call.problem.ranks);
+        return invalid_argument("the fabric has %u ranks, and the call has %u", fabric.ranks(),
+                                call.problem.ranks);
     QCCL_TRY(RankCensus census, take_census(call, merging, progress));
     RankClasses classes =
         Merger(std::move(census), fabric, merging, call.speeds.network_byte_share).run();
