@@ -6,6 +6,7 @@
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
+#include <boost/context/preallocated.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,8 +15,53 @@
 #include <thread>
 #include <vector>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QCCL_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define QCCL_ADDRESS_SANITIZER
+#endif
+#ifdef QCCL_ADDRESS_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace qccl::emulated {
 namespace {
+
+// ---- Stacks
+
+// The memory of a stack, from its lowest address.
+struct Stack {
+    const void *start = nullptr;
+    size_t bytes = 0;
+};
+
+// Tells the address sanitizer that the thread goes on with another stack, and what it keeps about
+// the one that the thread leaves.
+class StackSwitch {
+public:
+#ifdef QCCL_ADDRESS_SANITIZER
+    // Called before a switch. `is_last`: the thread does not come back to the stack that it leaves.
+    void leave(const Stack &next, bool is_last = false) {
+        __sanitizer_start_switch_fiber(is_last ? nullptr : &kept_, next.start, next.bytes);
+    }
+    // Called behind a switch. Returns the stack that the thread has left.
+    Stack arrive() {
+        Stack left;
+        __sanitizer_finish_switch_fiber(kept_, &left.start, &left.bytes);
+        return left;
+    }
+
+private:
+    void *kept_ = nullptr;
+#else
+    void leave(const Stack &, bool = false) {}
+    Stack arrive() { return {}; }
+#endif
+};
+
+// ---- The emulator
 
 using boost::context::fiber;
 
@@ -52,10 +98,28 @@ struct Thread {
     uint64_t given = 0;      // value that the thread passed there
     size_t shared_bytes = 0; // shared memory that the thread has declared
     fiber context, scheduler;
+    Stack stack, scheduler_stack;
+    StackSwitch stack_switch;
 };
+
+// Suspends the calling fiber, which is that of the thread, until the emulator resumes it.
+void suspend(Thread &self) {
+    // Also called where the emulator ends the fiber, which then unwinds its stack.
+    struct Arrival {
+        Thread &thread;
+        ~Arrival() { thread.scheduler_stack = thread.stack_switch.arrive(); }
+    } const arrival{self};
+    self.stack_switch.leave(self.scheduler_stack);
+    self.scheduler = std::move(self.scheduler).resume();
+}
 
 class KernelEmulator {
 public:
+    KernelEmulator() = default;
+    ~KernelEmulator() { end_fibers(); }
+    KernelEmulator(const KernelEmulator &) = delete;
+    KernelEmulator &operator=(const KernelEmulator &) = delete;
+
     Done run(const Grid &grid, Order order, const std::function<void()> &kernel);
 
     unsigned block() const { return block_; }
@@ -79,9 +143,11 @@ private:
     struct alignas(16) AlignedBytes {
         std::byte bytes[16];
     };
+    std::byte *shared_start() { return reinterpret_cast<std::byte *>(shared_.data()); }
 
     void start(Thread &thread);
     void resume(Thread &thread);
+    void end_fibers();
     Done run_block();
     void run_ready();
     bool release_warps();
@@ -101,8 +167,9 @@ private:
     Done outcome_;
 };
 
-// Kernels call free functions, as on a GPU, so each thread of the host has a machine of its own.
-thread_local KernelEmulator machine;
+// Kernels call free functions, as on a GPU, so each thread of the host has an emulator of its own.
+// Kernels reach it through a pointer, which needs no initialization at each access.
+constinit thread_local KernelEmulator *own_emulator = nullptr;
 
 Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
     if (grid.threads % grid.lanes != 0)
@@ -112,6 +179,7 @@ Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void
     order_ = order;
     kernel_ = &kernel;
     if (threads_.size() != grid.threads) {
+        end_fibers();
         threads_ = std::vector<Thread>(grid.threads);
         seen_.resize(grid.threads);
         for (unsigned i = 0; i < grid.threads; i++) threads_[i].number = i;
@@ -119,7 +187,7 @@ Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void
     for (block_ = 0; block_ < grid.blocks; block_++) {
         Done outcome = run_block();
         if (outcome) continue;
-        threads_.clear(); // some fibers never resume
+        end_fibers();
         outcome_ = {};
         return outcome;
     }
@@ -148,21 +216,46 @@ Done KernelEmulator::run_block() {
 
 // Creates the thread's fiber once; the fiber runs block after block.
 void KernelEmulator::start(Thread &thread) {
-    thread.context = fiber(std::allocator_arg, boost::context::fixedsize_stack(stack_bytes),
-                           [this, &thread](fiber &&scheduler) {
-                               thread.scheduler = std::move(scheduler);
-                               while (true) {
-                                   (*kernel_)();
-                                   thread.state = State::ended;
-                                   thread.scheduler = std::move(thread.scheduler).resume();
-                               }
-                               return fiber();
-                           });
+    boost::context::fixedsize_stack allocator(stack_bytes);
+    const boost::context::stack_context memory = allocator.allocate();
+    thread.stack = {static_cast<std::byte *>(memory.sp) - memory.size, memory.size};
+    thread.stack_switch = {};
+    thread.context =
+        fiber(std::allocator_arg, boost::context::preallocated(memory.sp, memory.size, memory),
+              allocator, [this, &thread](fiber &&scheduler) {
+                  thread.scheduler_stack = thread.stack_switch.arrive();
+                  struct Departure {
+                      Thread &of;
+                      ~Departure() { of.stack_switch.leave(of.scheduler_stack, true); }
+                  } const departure{thread};
+                  thread.scheduler = std::move(scheduler);
+                  while (true) {
+                      (*kernel_)();
+                      thread.state = State::ended;
+                      suspend(thread);
+                  }
+                  return fiber();
+              });
 }
 
 void KernelEmulator::resume(Thread &thread) {
     current_ = &thread;
+    StackSwitch stack_switch;
+    stack_switch.leave(thread.stack);
     thread.context = std::move(thread.context).resume();
+    (void)stack_switch.arrive();
+}
+
+// Ends all fibers. Some are suspended inside a kernel and do not come to its end.
+void KernelEmulator::end_fibers() {
+    for (Thread &thread : threads_) {
+        if (!thread.context) continue;
+        StackSwitch stack_switch;
+        stack_switch.leave(thread.stack);
+        thread.context = {};
+        (void)stack_switch.arrive();
+    }
+    threads_.clear();
 }
 
 void KernelEmulator::run_ready() {
@@ -215,7 +308,7 @@ void KernelEmulator::meet(State state, Site site, uint64_t given) {
     self.state = state;
     self.site = site;
     self.given = given;
-    self.scheduler = std::move(self.scheduler).resume();
+    suspend(self);
 }
 
 void KernelEmulator::refuse(const char *what) {
@@ -230,12 +323,11 @@ std::byte *KernelEmulator::shared_memory(size_t bytes, size_t alignment) {
     const size_t start = round_up(self.shared_bytes, alignment);
     self.shared_bytes = start + bytes;
     if (self.shared_bytes > most_shared_bytes) refuse("more shared memory than a block has");
-    return shared_.front().bytes + start;
+    return shared_start() + start;
 }
 
 void KernelEmulator::note(const void *at, size_t bytes, Access access) {
-    const auto start =
-        static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
+    const auto start = static_cast<size_t>(static_cast<const std::byte *>(at) - shared_start());
     // The arrays that the thread has declared end here; it does not own the bytes behind them.
     if (start + bytes > current_->shared_bytes) return refuse("beyond the end of shared memory");
     const int self = static_cast<int>(current_->number);
@@ -252,36 +344,41 @@ void KernelEmulator::note(const void *at, size_t bytes, Access access) {
 } // namespace
 
 Done launch(const Grid &grid, Order order, const std::function<void()> &kernel) {
-    return machine.run(grid, order, kernel);
+    static thread_local KernelEmulator emulator;
+    own_emulator = &emulator;
+    return emulator.run(grid, order, kernel);
 }
 
-unsigned thread() { return machine.current().number; }
-unsigned block() { return machine.block(); }
-unsigned blocks() { return machine.grid().blocks; }
+unsigned thread() { return own_emulator->current().number; }
+unsigned block() { return own_emulator->block(); }
+unsigned blocks() { return own_emulator->grid().blocks; }
 
 uint64_t exchange(uint64_t value, unsigned mask, const char *file, unsigned line) {
-    machine.meet(State::exchanges, {file, line}, value);
-    const unsigned lanes = machine.grid().lanes, other = (thread() % lanes) ^ mask;
-    if (other >= lanes) machine.refuse("a lane that the warp does not have");
-    return machine.given_by(other);
+    KernelEmulator &emulator = *own_emulator;
+    emulator.meet(State::exchanges, {file, line}, value);
+    const unsigned lanes = emulator.grid().lanes;
+    const unsigned other = (emulator.current().number % lanes) ^ mask;
+    if (other >= lanes) emulator.refuse("a lane that the warp does not have");
+    return emulator.given_by(other);
 }
 
 uint64_t ballot(bool yes, const char *file, unsigned line) {
-    machine.meet(State::votes, {file, line}, yes ? 1 : 0);
+    KernelEmulator &emulator = *own_emulator;
+    emulator.meet(State::votes, {file, line}, yes ? 1 : 0);
     uint64_t votes = 0;
-    for (unsigned lane = 0; lane < machine.grid().lanes; lane++)
-        votes |= machine.given_by(lane) << lane;
+    for (unsigned lane = 0; lane < emulator.grid().lanes; lane++)
+        votes |= emulator.given_by(lane) << lane;
     return votes;
 }
 
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
-void barrier() { machine.meet(State::at_barrier, {}, 0); }
+void barrier() { own_emulator->meet(State::at_barrier, {}, 0); }
 
 std::byte *shared_memory(size_t bytes, size_t alignment) {
-    return machine.shared_memory(bytes, alignment);
+    return own_emulator->shared_memory(bytes, alignment);
 }
-void note_read(const void *at, size_t bytes) { machine.note(at, bytes, Access::read); }
-void note_write(const void *at, size_t bytes) { machine.note(at, bytes, Access::write); }
-void note_add(const void *at, size_t bytes) { machine.note(at, bytes, Access::add); }
+void note_read(const void *at, size_t bytes) { own_emulator->note(at, bytes, Access::read); }
+void note_write(const void *at, size_t bytes) { own_emulator->note(at, bytes, Access::write); }
+void note_add(const void *at, size_t bytes) { own_emulator->note(at, bytes, Access::add); }
 
 } // namespace qccl::emulated
