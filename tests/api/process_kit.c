@@ -67,6 +67,7 @@ static void be_rank(int rank, const scenario_t *scenario)
     qcclOob_t oob = {gather, NULL};
     qcclComm_t comm = NULL;
     qcclResult_t created;
+    while (!atomic_load(&shared->has_id)) sleep_ms(1);
     oob.context = &rank;
     config.timeout = scenario->timeout;
     config.log.function = keep_warning;
@@ -82,9 +83,17 @@ static void be_rank(int rank, const scenario_t *scenario)
     _exit(0);
 }
 
+/* Those that have been waited for have the number 0. */
+static void end_ranks(const pid_t pids[size])
+{
+    int rank;
+    for (rank = 0; rank < size; rank++)
+        if (pids[rank] != 0) kill(pids[rank], SIGKILL);
+}
+
 void play(const scenario_t *scenario, int statuses[size])
 {
-    pid_t pids[size];
+    pid_t pids[size] = {0};
     int rank;
     memset(shared, 0, sizeof *shared);
     {
@@ -93,13 +102,16 @@ void play(const scenario_t *scenario, int statuses[size])
         pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
         pthread_barrier_init(&shared->barrier, &attributes, size);
     }
-    assert_int_equal(qcclGetUniqueId(&shared->id), qcclSuccess);
     for (rank = 0; rank < size; rank++) {
         if (rank == scenario->missing) continue;
         pids[rank] = fork();
         assert_true(pids[rank] >= 0);
         if (pids[rank] == 0) be_rank(rank, scenario);
     }
+    /* What is forked while another thread allocates, as the rendezvous thread does, waits for ever
+     * for the address sanitizer's allocator. */
+    assert_int_equal(qcclGetUniqueId(&shared->id), qcclSuccess);
+    atomic_store(&shared->has_id, 1);
     if (scenario->disturb) scenario->disturb(pids, shared);
     for (rank = 0; rank < size; rank++)
         if (rank != scenario->missing) {
@@ -110,9 +122,10 @@ void play(const scenario_t *scenario, int statuses[size])
                 if (ended == 0) sleep_ms(5);
             }
             if (ended == 0) {
-                kill(pids[rank], SIGKILL);
+                end_ranks(pids);
                 fail_msg("rank %d hangs", rank);
             }
+            pids[rank] = 0;
         }
 }
 

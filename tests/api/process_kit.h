@@ -6,6 +6,7 @@
 #include "api_kit.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 enum { size = 4, count = 20000, most_warnings = 8 };
@@ -13,6 +14,7 @@ enum { size = 4, count = 20000, most_warnings = 8 };
 /* Shared between parent and ranks. */
 typedef struct {
     qcclUniqueId id;
+    atomic_int has_id;
     pthread_barrier_t barrier; /* of the ranks, for the all-gather of qcclCommInitOob */
     char gathered[size][4096];
     struct {

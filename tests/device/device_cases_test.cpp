@@ -3,7 +3,6 @@
 // the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
 #include "tests/kit/case_table.hpp"
 #include "device_kit.hpp"
-#include "tests/transport/killable_ranks.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <array>
@@ -144,17 +143,17 @@ std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqu
 void run_as_processes(const Devices &devices, const Play &play) {
     const killable::Reports<Report> reports(static_cast<int>(devices.size()));
     CHECK(reports.are_there());
-    qcclUniqueId id;
-    if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+    LateId id;
     killable::Processes processes;
     for (uint32_t rank = 0; rank < devices.size(); rank++)
         CHECK(processes.start([&] {
             Report &report = reports[static_cast<int>(rank)];
-            const std::string said = run_as_one_of(rank, devices, id, play);
+            const std::string said = run_as_one_of(rank, devices, id.await(), play);
             snprintf(report.text.data(), report.text.size(), "%s", said.c_str());
             report.is_done = true;
             _exit(0);
         }));
+    id.make();
     for (uint32_t rank = 0; rank < devices.size(); rank++)
         (void)processes.reap(static_cast<int>(rank), [] { return true; });
     for (uint32_t rank = 0; rank < devices.size(); rank++) {

@@ -4,13 +4,17 @@
 
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/qtest.hpp"
+#include "tests/transport/killable_ranks.hpp"
 
 #include <qccl/emulated.h>
 #include <qccl/qccl.h>
 
+#include <atomic>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace qtest {
@@ -30,6 +34,29 @@ inline std::optional<int> gpu_number(const std::string &device) {
     std::from_chars(device.data() + colon + 1, device.data() + device.size(), number);
     return number;
 }
+
+// The unique id of ranks that are processes. It is made once all of them have been forked: what is
+// forked while another thread allocates, as the rendezvous thread does, waits for ever for the
+// address sanitizer's allocator.
+class LateId {
+public:
+    LateId() : slot_(1) { CHECK(slot_.are_there()); }
+    void make() {
+        if (qcclGetUniqueId(&slot_[0].id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+        slot_[0].is_made.store(true);
+    }
+    const qcclUniqueId &await() const {
+        while (!slot_[0].is_made.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return slot_[0].id;
+    }
+
+private:
+    struct Slot {
+        qcclUniqueId id;
+        std::atomic<bool> is_made;
+    };
+    const killable::Reports<Slot> slot_;
+};
 
 // A buffer between two guards in host memory, or in memory of the GPU of `stream`, at an address
 // that is aligned for no vector. All its copies go through that stream and not through the whole

@@ -1,7 +1,6 @@
 // Tests calls on streams of emulated GPUs that need more memory than QCCL_ARENA: the GPUs use host
 // memory for them, and while a stream waits for a call, the call does not wait for that GPU.
 #include "device_ranks.hpp"
-#include "tests/transport/killable_ranks.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -117,8 +116,7 @@ void no_call_of_a_thread_waits_for_its_own_stream() {
 }
 
 void check_processes(const std::vector<const char *> &devices) {
-    qcclUniqueId id;
-    check(qcclGetUniqueId(&id));
+    LateId id;
     Bodies bodies;
     for (size_t i = 0; i < devices.size(); i++)
         bodies.start([&, i] {
@@ -127,10 +125,12 @@ void check_processes(const std::vector<const char *> &devices) {
             const auto gpu = gpu_number(devices[i]);
             GpuRank rank{.gpu = gpu.value_or(0), .comm = nullptr, .stream = nullptr};
             const auto size = static_cast<int>(devices.size());
-            check(qcclCommInitRankConfig(&rank.comm, size, &id, static_cast<int>(i), &config));
+            check(qcclCommInitRankConfig(&rank.comm, size, &id.await(), static_cast<int>(i),
+                                         &config));
             sum(rank, devices.size(), !gpu);
             check(qcclCommDestroy(rank.comm));
         });
+    id.make();
     bodies.check_all();
 }
 

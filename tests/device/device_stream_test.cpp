@@ -1,7 +1,6 @@
 // Tests calls on streams of emulated GPUs: a call waits for the stream's earlier work and holds up
 // its later work, and a call that fails lets every stream go on.
 #include "device_ranks.hpp"
-#include "tests/transport/killable_ranks.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -230,8 +229,7 @@ void a_stream_that_fails_fails_the_call_on_every_rank() {
 void a_dead_process_lets_the_streams_of_others_go_on() {
     const killable::Reports<int> reports(2);
     CHECK(reports.are_there());
-    qcclUniqueId id;
-    check(qcclGetUniqueId(&id));
+    LateId id;
     killable::Processes processes;
     for (int rank = 0; rank < 2; rank++)
         CHECK(processes.start([&, rank] {
@@ -239,7 +237,8 @@ void a_dead_process_lets_the_streams_of_others_go_on() {
             qcclConfig_t config = QCCL_CONFIG_INIT;
             config.device = rank == 0 ? "emulated:0" : "emulated:1";
             GpuRank own{.gpu = rank, .comm = nullptr, .stream = nullptr};
-            if (qcclCommInitRankConfig(&own.comm, 2, &id, rank, &config) != qcclSuccess) _exit(1);
+            if (qcclCommInitRankConfig(&own.comm, 2, &id.await(), rank, &config) != qcclSuccess)
+                _exit(1);
             (void)qcclEmulatedSetDevice(rank);
             (void)qcclEmulatedStreamCreateNonBlocking(&own.stream);
             GpuFloats values(1 << 20, 1);
@@ -252,6 +251,7 @@ void a_dead_process_lets_the_streams_of_others_go_on() {
             reports[0] = async_error(own.comm);
             _exit(qcclCommDestroy(own.comm) == qcclSuccess ? 0 : 3);
         }));
+    id.make();
     const auto status = processes.reap(0, [start = std::chrono::steady_clock::now()] {
         return std::chrono::steady_clock::now() - start < 60s;
     });
