@@ -13,8 +13,10 @@ struct Sample {
     uint64_t cases = 0, taken = 0;
 
     // Takes one in `rarity` of the cases, spread without a pattern; in a full run all of them.
-    bool takes(uint64_t rarity) {
-        const bool chosen = is_full || qccl::splitmix64(cases) % (rarity * thinning()) == 0;
+    bool takes(uint64_t rarity) { return takes_of_few(rarity * thinning()); }
+    // The same of a table so short that thinning would leave nothing of it.
+    bool takes_of_few(uint64_t rarity) {
+        const bool chosen = is_full || qccl::splitmix64(cases) % rarity == 0;
         cases++;
         taken += chosen;
         return chosen;

@@ -133,7 +133,7 @@ static void long_rings_lose_no_more() {
     Sample sample;
     for (const HeavyKind &kind : heavy_kinds)
         for (const double correlation : {0.0, 1.0}) {
-            if (!sample.takes(3)) continue;
+            if (!sample.takes_of_few(3)) continue;
             const Case data = made(kind, correlation, ranks);
             for (const BoundedCodec &row : bounded_codecs())
                 if (const double encodes = encodes_by("ring", ranks); encodes <= row.most_encodes)
