@@ -38,50 +38,72 @@ def options_of(command):
             yield word
 
 
-def look_of(source, options):
-    """(command, what it needs beside the source)"""
-    look = [COMPILERS[source.suffix], "-Werror", "-fsyntax-only"]
-    if source.suffix != ".cpp" or source.is_relative_to(ROOT / "kernels"):
+def look_with(suffix, options, is_kernel):
+    """(command, what it needs beside the sources)"""
+    look = [COMPILERS[suffix], "-Werror", "-fsyntax-only"]
+    if suffix != ".cpp" or is_kernel:
         return shlex.join([*look, *options]), ""
     options = [option for option in options if not option.startswith(NO_MATTER)]
     return shlex.join([*look, *options, "-include-pch", f"{FOLDER}/headers.pch"]), f" | {FOLDER}/headers.pch"
 
 
-def rules(compiled):
-    """A rule of ninja for each source that the fuzzers' build does not compile: compiled as Meson has it, but by clang and with
-    -fsyntax-only."""
-    seen = set()
+def is_of_target(option):
+    """Meson gives each target a folder of its own, in which sources do not include anything."""
+    return option.startswith("-I") and option.endswith(".p")
+
+
+def groups(compiled):
+    """{(suffix, command, needed): [sources]} of the sources that the fuzzers' build does not compile. Those of a group are
+    compiled by Meson in one room and with the same options."""
+    found, seen = {}, set()
     for row in json.loads((BUILD / "compile_commands.json").read_text()):
         source = (BUILD / row["file"]).resolve()
-        if not source.is_relative_to(ROOT) or source in compiled:
+        if not source.is_relative_to(ROOT) or source in compiled or source in seen:
             continue
         name = source.relative_to(ROOT).as_posix()
-        if name in seen or not name.startswith(ROOMS):
-            continue
-        seen.add(name)
-        look, needed = look_of(source, options_of(row["command"]))
-        yield f"build {FOLDER}/{name.replace('/', '_')}.clean: look {source}{needed}\n  look = {look}\n"
+        if name.startswith(ROOMS):
+            seen.add(source)
+            options = [option for option in options_of(row["command"]) if not is_of_target(option)]
+            room = "/".join(name.split("/")[:-1][:2])
+            look = look_with(source.suffix, options, name.startswith("kernels/"))
+            found.setdefault((room, source.suffix, *look), []).append(source)
+    return found
+
+
+def write_if_new(path, text):
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def rule_of(number, key, sources):
+    """A rule of ninja that looks at all sources of a group at once: what they include is read once for them all. Where names
+    that files keep to themselves meet, it looks at each source alone."""
+    room, suffix, look, needed = key
+    name = f"{FOLDER}/{room.replace('/', '_')}_{number}"
+    together = BUILD / f"{name}{suffix}"
+    # Not included: clang does not look for what a file does not use in what it includes.
+    write_if_new(together, "".join(f'#line 1 "{source}"\n{source.read_text()}' for source in sources))
+    return (f"build {name}.clean: look {name}{suffix}{needed}\n"
+            f"  look = {look}\n  sources = {' '.join(map(str, sources))}\n  room = {room}\n")
 
 
 def write_ninja(compiled):
     """What has been found clean is looked at again only when it, or what it includes, has changed."""
-    found = list(rules(compiled))
-    if len(found) + len(compiled) < 100:
-        sys.exit(f"clang_test: only {len(found)} + {len(compiled)} sources")
+    folder = BUILD / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    found = groups(compiled)
+    number = sum(len(sources) for sources in found.values()) + len(compiled)
+    if number < 100:
+        sys.exit(f"clang_test: only {number} sources")
     head = (f"builddir = {FOLDER}\n"
-            "rule look\n  description = clang $in\n  command = $look -MD -MF $out.d -MT $out $in && touch $out\n"
+            "rule look\n  description = clang $room\n"
+            "  command = { $look -MD -MF $out.d -MT $out $in 2>/dev/null || for source in $sources; do $look $$source || exit; done; } && touch $out\n"
             "  depfile = $out.d\n  deps = gcc\n"
             f"rule precompile\n  command = {COMPILERS['.cpp']} -std=c++20 -x c++-header $in -o $out\n"
             f"build {FOLDER}/headers.pch: precompile {FOLDER}/headers.hpp\n")
-    target = BUILD / FOLDER / "build.ninja"
-    target.parent.mkdir(exist_ok=True)
-    headers = target.parent / "headers.hpp"
-    if not headers.exists():
-        headers.write_text("".join(f"#include <{header}>\n" for header in HEADERS))
-    text = "\n".join([head, *found])
-    if not target.exists() or target.read_text() != text:
-        target.write_text(text)
-    return target
+    write_if_new(folder / "headers.hpp", "".join(f"#include <{header}>\n" for header in HEADERS))
+    write_if_new(folder / "build.ninja", "\n".join([head, *(rule_of(number, *row) for number, row in enumerate(found.items()))]))
+    return folder / "build.ninja"
 
 
 def main():
