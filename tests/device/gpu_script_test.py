@@ -138,7 +138,7 @@ class Script(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             build = links_to_the_build(folder)
             done = script("tests", "sanitizer", "codecs", "collectives", QTEST_DEVICE="emulated:0", QTEST_BUILD=build,
-                          QTEST_RESULTS=f"{folder}/results", QTEST_VALUES=50000, QTEST_EVERY=9, QTEST_SECONDS=2000)
+                          QTEST_RESULTS=f"{folder}/results", QTEST_VALUES=50000, QTEST_EVERY=40, QTEST_SECONDS=2000)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("all parts passed", done.stdout)
             self.assertIn("sanitizer: skipped", done.stdout)

@@ -78,12 +78,13 @@ inline uint64_t pattern_of(const Fields &f, Kind kind, uint64_t draw, uint64_t i
 inline std::vector<std::byte> make_input(DataType type, Kind kind, uint64_t count) {
     const size_t bytes = type_bytes(type);
     std::vector<std::byte> input(count * bytes);
-    const uint64_t seed =
-        splitmix64(static_cast<uint64_t>(kind) * 1000 + static_cast<uint64_t>(type)) + count;
+    const uint64_t seed = splitmix64(
+        splitmix64(static_cast<uint64_t>(kind) * 1000 + static_cast<uint64_t>(type)) + count);
+    const Fields fields = fields_of(type);
+    const bool is_float = info(type).is_float;
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t draw = splitmix64(splitmix64(seed) + i);
-        const uint64_t pattern =
-            info(type).is_float ? pattern_of(fields_of(type), kind, draw, i) : draw;
+        const uint64_t draw = splitmix64(seed + i);
+        const uint64_t pattern = is_float ? pattern_of(fields, kind, draw, i) : draw;
         std::memcpy(input.data() + i * bytes, &pattern, bytes);
     }
     return input;
