@@ -27,8 +27,9 @@ MACHINES = {
     },
 }
 
-# Whole layers, so that no list must agree with another; the linker takes what it needs.
-LAYERS = ['lib/base', 'lib/codec']
+# Folders and what is compiled of them. All of it, so that no list must agree with another, and as one file: that takes half
+# the time.
+TOGETHER = {'lib/base': '*.cpp', 'lib/codec': '*.cpp', 'kernels/codec': 'reference*.cpp'}
 KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp']
 PROGRAMS = ['kernels_test', 'golden_chunks_test']
 FLAGS = '-std=c++20 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
@@ -50,15 +51,19 @@ def optimization_of(source, machine):
     return '-O1'
 
 
+def write_if_new(path, text):
+    """What has not changed is not compiled again."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 def write_ninja(build, root, highway, machine):
     """Objects are kept between runs: only what changed is compiled again."""
     (build / 'include').mkdir(parents=True, exist_ok=True)
     link = build / 'include' / 'hwy'
     if not link.is_symlink():
         link.symlink_to(pathlib.Path(highway) / 'hwy')
-    sources = [str(path.relative_to(root)) for layer in LAYERS for path in sorted((root / layer).glob('*.cpp'))]
-    sources += [str(path.relative_to(root)) for path in sorted((root / 'kernels/codec').glob('reference*.cpp'))]
-    sources += KERNELS + (['kernels/cpu/cpu_native.cpp'] if machine['native'] else [])
+    sources = KERNELS + (['kernels/cpu/cpu_native.cpp'] if machine['native'] else [])
     flags = (f'{FLAGS} -I{root}/tests/tree/cross -I{root}/lib -I{root} -I{root}/tests -isystem include '
              f'-DQCCL_TEST_DATA=\\"{root}/tests/data\\"'
              + (' -DQCCL_NATIVE_KERNELS' if machine['native'] else ''))
@@ -66,19 +71,22 @@ def write_ninja(build, root, highway, machine):
              f'  depfile = $out.d\n  deps = gcc\n',
              f'rule link\n  description = $out\n  command = {machine["compiler"]} -static -pthread $in -o $out\n']
 
-    def add_object(source):
+    def add_object(path, source):
         name = source.replace('/', '_') + '.o'
         extra = optimization_of(source, machine)
-        lines.append(f'build {name}: compile {root}/{source}\n  extra = {extra}\n')
+        lines.append(f'build {name}: compile {path}\n  extra = {extra}\n')
         return name
 
-    objects = ' '.join(add_object(source) for source in sources)
+    def add_folder(folder, pattern):
+        together = build / f'{folder.replace("/", "_")}.cpp'
+        write_if_new(together, ''.join(f'#include "{path}"\n' for path in sorted((root / folder).glob(pattern))))
+        return add_object(together, together.name)
+
+    objects = ' '.join([add_folder(*row) for row in TOGETHER.items()] + [add_object(root / source, source) for source in sources])
     for program in PROGRAMS:
-        lines.append(f'build {program}: link {add_object(f"tests/kernels/{program}.cpp")} {objects}\n')
-    text = '\n'.join(lines)
-    target = build / 'build.ninja'
-    if not target.exists() or target.read_text() != text:
-        target.write_text(text)
+        source = f'tests/kernels/{program}.cpp'
+        lines.append(f'build {program}: link {add_object(root / source, source)} {objects}\n')
+    write_if_new(build / 'build.ninja', '\n'.join(lines))
 
 
 def run(command, **environment):
