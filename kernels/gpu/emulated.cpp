@@ -168,8 +168,9 @@ private:
 };
 
 // Kernels call free functions, as on a GPU, so each thread of the host has an emulator of its own.
-// Kernels reach it through a pointer, which needs no initialization at each access.
-constinit thread_local KernelEmulator *own_emulator = nullptr;
+// Kernels reach it through a pointer whose place is known once the library is loaded, so that no
+// access calls a function or asks for initialization.
+[[gnu::tls_model("initial-exec")]] constinit thread_local KernelEmulator *own_emulator = nullptr;
 
 Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
     if (grid.threads % grid.lanes != 0)
