@@ -2,6 +2,7 @@
  * order, and that a failure of one group does not affect another. */
 #include "tests/api/process_kit.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,17 +158,17 @@ static qcclResult_t split_all(int rank, qcclComm_t comm, void *context)
 
 /* Rank 1 delays the others in the middle of the split until rank 0 has given up. */
 typedef struct {
-    volatile int has_given_up;
+    atomic_int has_given_up;
     qcclResult_t result[3];
 } hindered_t;
 
 static void hinder(int32_t level, const char *line, void *context)
 {
-    const hindered_t *hindered = context;
+    hindered_t *hindered = context;
     int i;
     (void)level;
     if (strstr(line, "rank 1 of 3 over"))
-        for (i = 0; i < 2000 && !hindered->has_given_up; i++) sleep_ms(10);
+        for (i = 0; i < 2000 && !atomic_load(&hindered->has_given_up); i++) sleep_ms(10);
 }
 
 static qcclResult_t split_hindered(int rank, qcclComm_t comm, void *context)
@@ -179,7 +180,7 @@ static qcclResult_t split_hindered(int rank, qcclComm_t comm, void *context)
     config.log.function = hinder;
     config.log.context = hindered;
     hindered->result[rank] = qcclCommSplit(comm, 0, 0, &made, &config);
-    if (rank == 0) hindered->has_given_up = 1;
+    if (rank == 0) atomic_store(&hindered->has_given_up, 1);
     return made ? qcclInternalError : qcclSuccess;
 }
 
