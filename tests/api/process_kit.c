@@ -129,6 +129,12 @@ void play(const scenario_t *scenario, int statuses[size])
         }
 }
 
+void await_calls(const shared_t *noted, int rank, int calls)
+{
+    const double begin = now_s();
+    while (noted->ranks[rank].calls < calls && now_s() - begin < 60) sleep_ms(1);
+}
+
 qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted)
 {
     float *values = malloc(count * sizeof *values);

@@ -47,6 +47,8 @@ int share_memory(void **state);
 /* Plays the scenario, and gives the exit statuses of the ranks. */
 void play(const scenario_t *scenario, int statuses[size]);
 
+/* Waits until the rank has made so many calls; not for ever, since it may have died. */
+void await_calls(const shared_t *noted, int rank, int calls);
 /* A body: makes 200 all-reduces, of `count` values or of three, and checks the sums. */
 qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted);
 /* Checks that every rank has ended without an error, after 200 calls. */

@@ -43,7 +43,7 @@ static void a_rank_that_kills_itself_is_named(void **state)
 
 static void kill_rank_3(const pid_t *ranks, shared_t *noted)
 {
-    while (noted->ranks[3].calls < 20) sleep_ms(1);
+    await_calls(noted, 3, 20);
     kill(ranks[3], SIGKILL);
 }
 
@@ -63,7 +63,7 @@ static void a_killed_rank_is_named(void **state)
  * reported like any other. */
 static void kill_rank_0(const pid_t *ranks, shared_t *noted)
 {
-    while (noted->ranks[0].calls < 20) sleep_ms(1);
+    await_calls(noted, 0, 20);
     kill(ranks[0], SIGKILL);
 }
 
@@ -79,7 +79,7 @@ static void rank_0_is_no_special_case(void **state)
 
 static void stop_rank_1(const pid_t *ranks, shared_t *noted)
 {
-    while (noted->ranks[1].calls < 20) sleep_ms(1);
+    await_calls(noted, 1, 20);
     kill(ranks[1], SIGSTOP);
     sleep_ms(1500);
     kill(ranks[1], SIGCONT);
