@@ -169,7 +169,8 @@ private:
 
 // Kernels call free functions, as on a GPU, so each thread of the host has an emulator of its own.
 // Kernels reach it through a pointer whose place is known once the library is loaded, so that no
-// access calls a function or asks for initialization.
+// access calls a function or asks for initialization. It takes 8 of the bytes that a process keeps
+// for libraries that are loaded later.
 [[gnu::tls_model("initial-exec")]] constinit thread_local KernelEmulator *own_emulator = nullptr;
 
 Done KernelEmulator::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
@@ -220,7 +221,6 @@ void KernelEmulator::start(Thread &thread) {
     boost::context::fixedsize_stack allocator(stack_bytes);
     const boost::context::stack_context memory = allocator.allocate();
     thread.stack = {static_cast<std::byte *>(memory.sp) - memory.size, memory.size};
-    thread.stack_switch = {};
     thread.context =
         fiber(std::allocator_arg, boost::context::preallocated(memory.sp, memory.size, memory),
               allocator, [this, &thread](fiber &&scheduler) {
@@ -231,12 +231,13 @@ void KernelEmulator::start(Thread &thread) {
                   } const departure{thread};
                   thread.scheduler = std::move(scheduler);
                   while (true) {
+                      suspend(thread);
                       (*kernel_)();
                       thread.state = State::ended;
-                      suspend(thread);
                   }
                   return fiber();
               });
+    resume(thread); // until it waits for the first kernel
 }
 
 void KernelEmulator::resume(Thread &thread) {
