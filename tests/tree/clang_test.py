@@ -4,6 +4,7 @@ word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all s
 
 usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
 """
+import hashlib
 import json
 import pathlib
 import shlex
@@ -53,7 +54,7 @@ def is_of_target(option):
 
 
 def groups(compiled):
-    """{(suffix, command, needed): [sources]} of the sources that the fuzzers' build does not compile. Those of a group are
+    """{(room, suffix, command, needed): [sources]} of the sources that the fuzzers' build does not compile. Those of a group are
     compiled by Meson in one room and with the same options."""
     found, seen = {}, set()
     for row in json.loads((BUILD / "compile_commands.json").read_text()):
@@ -75,11 +76,12 @@ def write_if_new(path, text):
         path.write_text(text)
 
 
-def rule_of(number, key, sources):
+def rule_of(key, sources):
     """A rule of ninja that looks at all sources of a group at once: what they include is read once for them all. Where names
-    that files keep to themselves meet, it looks at each source alone."""
+    that files keep to themselves meet, it says so and looks at each source alone. A file that lacks an include which its
+    neighbour has is found by the build of the night."""
     room, suffix, look, needed = key
-    name = f"{FOLDER}/{room.replace('/', '_')}_{number}"
+    name = f"{FOLDER}/{room.replace('/', '_')}_{hashlib.sha256(look.encode()).hexdigest()[:8]}"
     together = BUILD / f"{name}{suffix}"
     # Not included: clang does not look for what a file does not use in what it includes.
     write_if_new(together, "".join(f'#line 1 "{source}"\n{source.read_text()}' for source in sources))
@@ -92,17 +94,18 @@ def write_ninja(compiled):
     folder = BUILD / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     found = groups(compiled)
-    number = sum(len(sources) for sources in found.values()) + len(compiled)
-    if number < 100:
-        sys.exit(f"clang_test: only {number} sources")
+    count = sum(len(sources) for sources in found.values()) + len(compiled)
+    if count < 100:
+        sys.exit(f"clang_test: only {count} sources")
     head = (f"builddir = {FOLDER}\n"
             "rule look\n  description = clang $room\n"
-            "  command = { $look -MD -MF $out.d -MT $out $in 2>/dev/null || for source in $sources; do $look $$source || exit; done; } && touch $out\n"
+            "  command = { $look -ferror-limit=0 -MD -MF $out.d -MT $out $in 2>/dev/null || "
+            "{ echo $room: not at once; for source in $sources; do $look $$source || exit; done; }; } && touch $out\n"
             "  depfile = $out.d\n  deps = gcc\n"
             f"rule precompile\n  command = {COMPILERS['.cpp']} -std=c++20 -x c++-header $in -o $out\n"
             f"build {FOLDER}/headers.pch: precompile {FOLDER}/headers.hpp\n")
     write_if_new(folder / "headers.hpp", "".join(f"#include <{header}>\n" for header in HEADERS))
-    write_if_new(folder / "build.ninja", "\n".join([head, *(rule_of(number, *row) for number, row in enumerate(found.items()))]))
+    write_if_new(folder / "build.ninja", "\n".join([head, *(rule_of(*row) for row in found.items())]))
     return folder / "build.ninja"
 
 
