@@ -1,5 +1,5 @@
 /* Plays the scenarios of process_kit.h: forks the ranks, lets each note in
- * shared memory how it fared, and kills a rank that hangs. */
+ * shared memory how it fared, and kills all ranks if one hangs. */
 #include "process_kit.h"
 
 #include <signal.h>
@@ -93,7 +93,7 @@ static void end_ranks(const pid_t pids[size])
 
 void play(const scenario_t *scenario, int statuses[size])
 {
-    pid_t pids[size] = {0};
+    pid_t pids[size] = {0}, pid;
     int rank;
     memset(shared, 0, sizeof *shared);
     {
@@ -104,13 +104,19 @@ void play(const scenario_t *scenario, int statuses[size])
     }
     for (rank = 0; rank < size; rank++) {
         if (rank == scenario->missing) continue;
-        pids[rank] = fork();
-        assert_true(pids[rank] >= 0);
-        if (pids[rank] == 0) be_rank(rank, scenario);
+        pid = fork();
+        if (pid == 0) be_rank(rank, scenario);
+        if (pid < 0) end_ranks(pids);
+        assert_true(pid > 0);
+        pids[rank] = pid;
     }
     /* What is forked while another thread allocates, as the rendezvous thread does, waits for ever
-     * for the address sanitizer's allocator. */
-    assert_int_equal(qcclGetUniqueId(&shared->id), qcclSuccess);
+     * for the address sanitizer's allocator. That of an earlier scenario sleeps by now, unless its
+     * ranks have just ended. */
+    if (qcclGetUniqueId(&shared->id) != qcclSuccess) {
+        end_ranks(pids);
+        fail_msg("%s", qcclGetLastError(NULL));
+    }
     atomic_store(&shared->has_id, 1);
     if (scenario->disturb) scenario->disturb(pids, shared);
     for (rank = 0; rank < size; rank++)
