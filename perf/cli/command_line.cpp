@@ -141,7 +141,7 @@ static std::string reason(const CLI::App &app, const CLI::ParseError &error) {
         if (word.size() > 1 && word.starts_with('-')) return unknown_option(app, word);
     if (dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr && !unknown.empty())
         return unknown_word(app, unknown.front());
-    const std::string said = error.what();
+    std::string said = error.what();
     if (dynamic_cast<const CLI::ArgumentMismatch *>(&error) == nullptr) return said;
     return said.substr(0, said.find(':')) + " needs a value";
 }

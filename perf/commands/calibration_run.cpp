@@ -387,8 +387,8 @@ private:
         std::vector<Probe> probes;
         StepCountCache counts;
         for (const MeasuredCall &call : calls_) {
-            QCCL_TRY(Probe probe, probe_of_call(call, machine, inputs, counts));
-            probes.push_back(std::move(probe));
+            QCCL_TRY(const Probe probe, probe_of_call(call, machine, inputs, counts));
+            probes.push_back(probe);
         }
         const SpeedFit fit = fit_speeds(probes, inputs.speeds, fitted);
         found.figures.update(fit.figures);

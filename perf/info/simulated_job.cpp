@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <set>
 #include <span>
+#include <utility>
 
 namespace qccl::perf {
 
@@ -28,7 +29,7 @@ static size_t racks_of(const Graph &graph, std::span<const uint32_t> vertices) {
 }
 
 std::string hosts_text(const Machine &machine) {
-    const std::string text = counted(machine.hosts(), "host");
+    std::string text = counted(machine.hosts(), "host");
     const size_t there =
         machine.topology ? machine.topology->graph.of_kind(VertexKind::machine).size() : 0;
     if (there <= machine.hosts()) return text;
@@ -183,7 +184,7 @@ static void multiply(Simulation &simulation, double factor) {
 }
 
 Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptions options) const {
-    QCCL_TRY(Simulation simulation, run_uncorrected(planned, options));
+    QCCL_TRY(Simulation simulation, run_uncorrected(planned, std::move(options)));
     const Problem &problem = planned.call.problem;
     // A communicator of only some of the job's ranks is another job.
     if (machine_->simulated && machine_->simulated->shape == shape_of(*machine_))

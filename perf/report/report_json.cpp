@@ -13,8 +13,6 @@
 #include <qccl/qccl.h>
 #include <unistd.h>
 
-extern char **environ;
-
 namespace qccl::perf {
 
 using Json = nlohmann::ordered_json;
