@@ -61,6 +61,14 @@ private:
 #endif
 };
 
+// Calls go(), which switches to that stack and comes back.
+template <class Go> void visit(const Stack &stack, Go &&go) {
+    StackSwitch stack_switch;
+    stack_switch.leave(stack);
+    go();
+    (void)stack_switch.arrive();
+}
+
 // ---- The emulator
 
 using boost::context::fiber;
@@ -242,21 +250,13 @@ void KernelEmulator::start(Thread &thread) {
 
 void KernelEmulator::resume(Thread &thread) {
     current_ = &thread;
-    StackSwitch stack_switch;
-    stack_switch.leave(thread.stack);
-    thread.context = std::move(thread.context).resume();
-    (void)stack_switch.arrive();
+    visit(thread.stack, [&] { thread.context = std::move(thread.context).resume(); });
 }
 
 // Ends all fibers. Some are suspended inside a kernel and do not come to its end.
 void KernelEmulator::end_fibers() {
-    for (Thread &thread : threads_) {
-        if (!thread.context) continue;
-        StackSwitch stack_switch;
-        stack_switch.leave(thread.stack);
-        thread.context = {};
-        (void)stack_switch.arrive();
-    }
+    for (Thread &thread : threads_)
+        if (thread.context) visit(thread.stack, [&] { thread.context = {}; });
     threads_.clear();
 }
 
