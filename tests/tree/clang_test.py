@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import fuzz_build
+from kept_files import write_if_new
 
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 FUZZ_FOLDER, MESON = sys.argv[3:]
@@ -20,9 +21,6 @@ COMPILERS = {".c": "clang-14", ".cpp": "clang++-14"}
 FOLDER = "tests/clang"
 ROOMS = ("lib/", "bootstrap/", "topology/", "kernels/")
 SKIP = 77
-# What nearly every file includes is read once. Kernels, whose options differ, read it themselves.
-HEADERS = ("algorithm array atomic chrono cmath cstdint cstdio cstdlib cstring deque functional map memory mutex optional set span string "
-           "string_view thread utility vector").split()
 # Options that have no warnings of their own, but with which the headers would have to be read alike.
 NO_MATTER = ("-O", "-f", "-g", "-pthread")
 
@@ -40,7 +38,8 @@ def options_of(command):
 
 
 def look_with(suffix, options, is_kernel):
-    """(command, what it needs beside the sources)"""
+    """(command, what it needs beside the sources). Headers that nearly all include are precompiled, but not for kernels, whose
+    options differ."""
     look = [COMPILERS[suffix], "-Werror", "-fsyntax-only"]
     if suffix != ".cpp" or is_kernel:
         return shlex.join([*look, *options]), ""
@@ -71,11 +70,6 @@ def groups(compiled):
     return found
 
 
-def write_if_new(path, text):
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-
-
 def rule_of(key, sources):
     """A rule of ninja that looks at all sources of a group at once: what they include is read once for them all. Where names
     that files keep to themselves meet, it says so and looks at each source alone. A file that lacks an include which its
@@ -104,7 +98,7 @@ def write_ninja(compiled):
             "  depfile = $out.d\n  deps = gcc\n"
             f"rule precompile\n  command = {COMPILERS['.cpp']} -std=c++20 -x c++-header $in -o $out\n"
             f"build {FOLDER}/headers.pch: precompile {FOLDER}/headers.hpp\n")
-    write_if_new(folder / "headers.hpp", "".join(f"#include <{header}>\n" for header in HEADERS))
+    write_if_new(folder / "headers.hpp", fuzz_build.HEADERS)
     write_if_new(folder / "build.ninja", "\n".join([head, *(rule_of(*row) for row in found.items())]))
     return folder / "build.ninja"
 

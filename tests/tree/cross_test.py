@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 
+from kept_files import write_if_new
+
 SKIP = 77
 
 # What runs: a processor's qemu options, and the tier that it must turn out to have.
@@ -50,12 +52,6 @@ def optimization_of(source, machine):
         # A processor that has vectors links this tier and does not run it.
         return ('-O0' if machine['native'] else '-O1') + ' -fno-tree-vectorize'
     return '-O1'
-
-
-def write_if_new(path, text):
-    """What has not changed is not compiled again."""
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
 
 
 def write_ninja(build, root, highway, machine):

@@ -16,8 +16,9 @@ OPTIONS = ["-Dfuzz=true", "-Dtests=false", "-Dperf=false", "-Dmpi=disabled", "-D
 ALL_FILES = ["-gline-tables-only", "-fPIC", "-pthread", "-fno-sanitize=null,object-size,vptr"]
 # What nearly every file includes is read once. Clang refuses a precompiled header that was made with other options than
 # the file that includes it.
-HEADERS = ("algorithm array atomic chrono cmath cstdint cstdio cstdlib cstring functional map memory mutex optional set span string "
-           "string_view thread utility vector").split()
+HEADERS = "".join(f"#include <{name}>\n" for name in (
+    "algorithm array atomic chrono cmath cstdint cstdio cstdlib cstring functional map memory mutex optional set span string string_view "
+    "thread utility vector").split())
 COMPILE = ["clang++-14", "-std=c++20", "-O1", "-D_FILE_OFFSET_BITS=64", "-fno-omit-frame-pointer",
            "-fsanitize=address,undefined", "-fsanitize=fuzzer-no-link", "-ffp-contract=off", "-fno-fast-math",
            "-fvisibility=hidden", "-fno-semantic-interposition", *ALL_FILES]
@@ -65,7 +66,7 @@ class FuzzBuild:
     def set_up(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         headers = self.folder / "fuzz_headers.hpp"
-        headers.write_text("".join(f"#include <{header}>\n" for header in HEADERS))
+        headers.write_text(HEADERS)
         run(*COMPILE, "-x", "c++-header", headers, "-o", f"{headers}.pch")
         words = " ".join(ALL_FILES)
         run(self.meson, "setup", self.folder, self.root, *OPTIONS, f"-Dc_args={words}", f"-Dcpp_args={words}",
