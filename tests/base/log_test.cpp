@@ -1,6 +1,7 @@
 // Tests base/log: each message becomes one whole line, written at once, with host, process and rank
 // in front.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "base/log.hpp"
 
@@ -28,19 +29,6 @@ extern "C" ssize_t write(int file, const void *bytes, size_t count) {
     return syscall(SYS_write, file, bytes, std::min(count, most_at_once));
 }
 
-namespace {
-
-struct Folder {
-    std::string path = "/tmp/qccl_log_test_XXXXXX";
-    Folder() { CHECK(mkdtemp(path.data()) != nullptr); }
-    ~Folder() {
-        const std::string command = "rm -rf " + path;
-        if (system(command.c_str()) != 0) perror("rm");
-    }
-};
-
-} // namespace
-
 static std::vector<std::string> lines_of(const std::string &path) {
     std::ifstream in(path);
     std::vector<std::string> lines;
@@ -55,15 +43,15 @@ static std::string host() {
 }
 
 static void a_line_says_who_and_how_bad() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const std::string pid = std::to_string(getpid());
     const auto log =
-        Log::create({.level = LogLevel::info, .file = folder.path + "/%h.%p.100%%.log", .rank = 3});
+        Log::create({.level = LogLevel::info, .file = folder / "%h.%p.100%%.log", .rank = 3});
     CHECK_OK(log);
     (*log)->warn("rank %d is late", 7);
     (*log)->info("hello");
     (*log)->trace("not wanted");
-    const auto lines = lines_of(folder.path + "/" + host() + "." + pid + ".100%.log");
+    const auto lines = lines_of(folder / "" + host() + "." + pid + ".100%.log");
     CHECK_EQ(lines.size(), size_t{2});
     CHECK_EQ(lines[0], host() + ":" + pid + ":3 qccl warn: rank 7 is late");
     CHECK_EQ(lines[1], host() + ":" + pid + ":3 qccl info: hello");
@@ -80,8 +68,8 @@ static void levels_filter() {
 }
 
 static void a_message_cannot_forge_a_line() {
-    const Folder folder;
-    const std::string path = folder.path + "/log";
+    const qtest::TemporaryFolder folder;
+    const std::string path = folder / "log";
     const auto log = Log::create({.file = path});
     CHECK_OK(log);
     (*log)->warn("peer says: %s", "x\nhost:1:0 qccl warn: forged\r\x1b[2J");
@@ -93,19 +81,19 @@ static void a_message_cannot_forge_a_line() {
 }
 
 static void the_callback_gets_the_line() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     std::vector<std::string> seen;
     const auto keep = [](LogLevel level, const char *line, void *context) {
         static_cast<std::vector<std::string> *>(context)->push_back(std::string(name(level)) + "|" +
                                                                     line);
     };
     const auto log =
-        Log::create({.file = folder.path + "/log", .rank = 0, .callback = keep, .context = &seen});
+        Log::create({.file = folder / "log", .rank = 0, .callback = keep, .context = &seen});
     CHECK_OK(log);
     (*log)->warn("one");
     (*log)->info("unwanted");
     CHECK_EQ(seen.size(), size_t{1});
-    CHECK_EQ(seen[0], "warn|" + lines_of(folder.path + "/log")[0]);
+    CHECK_EQ(seen[0], "warn|" + lines_of(folder / "log")[0]);
 }
 
 static void without_a_file_the_callback_is_alone() {
@@ -132,8 +120,8 @@ static void without_a_file_the_callback_is_alone() {
 // Eight threads in each of two processes share a file; every line must be whole.
 static void lines_never_mix() {
     static constexpr int threads = 8, messages = 200;
-    const Folder folder;
-    const std::string path = folder.path + "/log";
+    const qtest::TemporaryFolder folder;
+    const std::string path = folder / "log";
     const auto shout = [&path] {
         const auto log = Log::create({.file = path});
         if (!log) return;
@@ -160,14 +148,14 @@ static void lines_never_mix() {
 }
 
 static void short_writes_are_continued() {
-    const Folder folder;
-    const auto log = Log::create({.file = folder.path + "/log"});
+    const qtest::TemporaryFolder folder;
+    const auto log = Log::create({.file = folder / "log"});
     CHECK_OK(log);
     most_at_once = 7;
     (*log)->warn("the first line");
     most_at_once = SIZE_MAX;
     (*log)->warn("the second");
-    const auto lines = lines_of(folder.path + "/log");
+    const auto lines = lines_of(folder / "log");
     CHECK_EQ(lines.size(), size_t{2});
     CHECK(lines[0].ends_with("qccl warn: the first line"));
 }
@@ -212,8 +200,8 @@ static int log_in_child(int signal, const Log &log) {
 }
 
 static void a_pipe_without_a_reader_sends_no_signal() {
-    const Folder folder;
-    const std::string path = folder.path + "/pipe";
+    const qtest::TemporaryFolder folder;
+    const std::string path = folder / "pipe";
     CHECK(mkfifo(path.c_str(), 0600) == 0);
     const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
     const auto log = Log::create({.file = path});
@@ -223,8 +211,8 @@ static void a_pipe_without_a_reader_sends_no_signal() {
 }
 
 static void a_file_at_its_limit_sends_no_signal() {
-    const Folder folder;
-    const auto log = Log::create({.file = folder.path + "/log"});
+    const qtest::TemporaryFolder folder;
+    const auto log = Log::create({.file = folder / "log"});
     CHECK_OK(log);
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);

@@ -1,11 +1,11 @@
 // Tests read_regular_file() of lib/base/system: files are read whole, and anything else is refused
 // in a sentence.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "base/system.hpp"
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include <sys/stat.h>
@@ -49,14 +49,11 @@ static void what_is_no_file_is_refused() {
 }
 
 int main() {
-    char path[] = "/tmp/qccl-text-XXXXXX";
-    if (!mkdtemp(path)) return 1;
-    folder = path;
+    const qtest::TemporaryFolder temporary;
+    folder = temporary.path();
     const CMUnitTest tests[] = {
         QTEST(files_are_read_whole),
         QTEST(what_is_no_file_is_refused),
     };
-    const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
-    std::filesystem::remove_all(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,6 +1,7 @@
 // Tests JsonFile of perf/report/tool_files: the document is valid after every row, and arrives
 // whole in files, pipes and devices.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "perf/report/tool_files.hpp"
 
@@ -18,22 +19,6 @@
 using namespace qccl;
 using namespace qccl::perf;
 
-// A folder that is removed with its owner.
-class Folder {
-public:
-    Folder() {
-        char name[] = "/tmp/json_file_test_XXXXXX";
-        CHECK(mkdtemp(name) != nullptr);
-        path_ = name;
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-
-    std::string operator/(const char *name) const { return path_ + "/" + name; }
-
-private:
-    std::string path_;
-};
-
 static std::string text_of(const std::string &path) {
     std::ifstream file(path);
     std::ostringstream text;
@@ -47,7 +32,7 @@ static JsonFile opened(Result<JsonFile> file) {
 }
 
 static void every_row_leaves_a_whole_document() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const std::string path = folder / "rows.json";
     JsonFile file = opened(JsonFile::open(path));
     CHECK_OK(file.begin("[", "] so far nothing, and nothing lost"));
@@ -64,7 +49,7 @@ static void every_row_leaves_a_whole_document() {
 
 // The old content of the file stays until `begin`.
 static void what_is_there_stays() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const std::string path = folder / "rows.json";
     std::ofstream(path) << "results of yesterday, which are long";
     JsonFile file = opened(JsonFile::open(path));
@@ -74,7 +59,7 @@ static void what_is_there_stays() {
 }
 
 static void a_new_file_takes_the_next_free_name() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const std::string path = folder / "new.json";
     for (const char *expected : {"", ".0", ".1"}) {
         JsonFile file = opened(JsonFile::create(path));
@@ -85,7 +70,7 @@ static void a_new_file_takes_the_next_free_name() {
 }
 
 static void what_cannot_be_written_is_known_at_once() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     for (const std::string &path : {folder / "none/rows.json", folder / "."}) {
         for (auto *const open : {JsonFile::open, JsonFile::create}) {
             const auto file = open(path);
@@ -99,7 +84,7 @@ static void what_cannot_be_written_is_known_at_once() {
 // A pipe has no positions, so it receives the document when the document is complete, also from a
 // process that did not write the rows itself.
 static void a_pipe_receives_it_at_the_end() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const std::string path = folder / "pipe";
     CHECK_EQ(mkfifo(path.c_str(), 0600), 0);
     const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);

@@ -1,10 +1,10 @@
 // Tests perf/info/tensor_list: lists of tensors as text, JSON and NumPy arrays, and the errors of
 // malformed ones.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "perf/info/advice.hpp"
 
-#include <filesystem>
 #include <fstream>
 
 #include <unistd.h>
@@ -25,20 +25,6 @@ std::string refusal(std::string_view text) {
     CHECK(!parsed && parsed.error().code == Code::invalid_argument);
     return parsed.error().text;
 }
-
-// A temporary folder, removed with its contents.
-class Folder {
-public:
-    Folder() {
-        char name[] = "/tmp/qccl-tensors-XXXXXX";
-        path_ = mkdtemp(name);
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    std::string operator/(const char *name) const { return path_ + "/" + name; }
-
-private:
-    std::string path_;
-};
 
 void write(const std::string &path, const std::string &content) {
     std::ofstream(path, std::ios::binary) << content;
@@ -105,7 +91,7 @@ static void names_stay_in_their_line() {
 }
 
 static void arrays_are_tensors() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     write_array(folder / "b.weight.npy", "<f4", 100, 4);
     write_array(folder / "a.npy", "<f2", 30, 2);
     write(folder / "notes.txt", "no array");
@@ -123,7 +109,7 @@ static void arrays_are_tensors() {
 }
 
 static void files_that_are_none_are_named() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     write(folder / "bad.npy", "no array");
     write(folder / "list", "a 5\nb 0\n");
     for (const auto &[name, sentence, code] :

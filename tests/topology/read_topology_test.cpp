@@ -1,6 +1,7 @@
 // Tests topology/formats/read_topology: the format of a topology is recognised by its contents,
 // anything else is refused with a sentence, and ranks are placed on the graph.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "topology/formats/read_topology.hpp"
 #include "topology/graph.hpp"
@@ -14,21 +15,11 @@ using namespace qccl;
 
 namespace {
 
-// A temporary folder, removed with its contents.
-struct Folder {
-    std::filesystem::path path;
-
-    Folder() {
-        std::string name = std::filesystem::temp_directory_path() / "qccl_topology_XXXXXX";
-        CHECK(mkdtemp(name.data()) != nullptr);
-        path = name;
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-    std::string file(const char *name, const std::string &content) const {
-        std::ofstream(path / name) << content;
-        return path / name;
-    }
-};
+std::string write(const qtest::TemporaryFolder &folder, const char *name,
+                  const std::string &content) {
+    std::ofstream(folder / name) << content;
+    return folder / name;
+}
 
 void check_refused(const std::string &text, const std::string &sentence) {
     const auto graph = read_topology(text);
@@ -37,17 +28,19 @@ void check_refused(const std::string &text, const std::string &sentence) {
 }
 
 void files_are_recognised() {
-    const Folder folder;
+    const qtest::TemporaryFolder folder;
     const auto made = parse_synthetic("2 x node(2 gpu) net:5");
     CHECK_OK(made);
-    const auto text = read_topology(folder.file("own", print_graph_text(*made)));
+    const auto text = read_topology(write(folder, "own", print_graph_text(*made)));
     CHECK_OK(text);
     CHECK(*text == *made);
-    const auto nccl = read_topology(folder.file(
-        "nccl", "<?xml version=\"1.0\"?>\n<!-- text -->\n<system version=\"1\"><cpu numaid=\"0\"/>"
-                "</system>"));
+    const auto nccl = read_topology(
+        write(folder, "nccl",
+              "<?xml version=\"1.0\"?>\n<!-- text -->\n<system version=\"1\"><cpu numaid=\"0\"/>"
+              "</system>"));
     CHECK_OK(nccl);
-    const auto hwloc = read_topology(folder.file("hwloc", "<topology version=\"2.0\"></topology>"));
+    const auto hwloc =
+        read_topology(write(folder, "hwloc", "<topology version=\"2.0\"></topology>"));
     CHECK(!hwloc && std::string(hwloc.error().text).find("no topology") == std::string::npos);
     const auto line = read_topology("2 x node(2 gpu) net:5");
     CHECK_OK(line);
@@ -55,16 +48,16 @@ void files_are_recognised() {
 }
 
 void what_holds_no_topology_is_refused() {
-    const Folder folder;
-    const std::string path = folder.path;
+    const qtest::TemporaryFolder folder;
+    const std::string path = folder.path();
     check_refused(path, path + " is a folder; expected a file");
-    const std::string empty = folder.file("empty", "");
+    const std::string empty = write(folder, "empty", "");
     const std::string none = " holds no topology: expected XML of hwloc (<topology>), NCCL or "
                              "RCCL (<system>), or a text that begins with \"qccl topology 1\"";
     check_refused(empty, empty + none);
-    const std::string other = folder.file("other", "<html></html>");
+    const std::string other = write(folder, "other", "<html></html>");
     check_refused(other, other + none);
-    const std::string newer = folder.file("newer", "qccl topology 2\n");
+    const std::string newer = write(folder, "newer", "qccl topology 2\n");
     check_refused(newer, newer + ", line 1: the text does not begin with \"qccl topology 1\"");
     const std::string pipe = path + "/pipe";
     CHECK(mkfifo(pipe.c_str(), 0600) == 0);
@@ -76,7 +69,7 @@ void what_holds_no_topology_is_refused() {
         "the topology, character 5 (\"nodes(8 gpu)\"): \"nodes\" is no part of a network; "
         "did you mean node?");
     // A sparse file that is larger than any topology.
-    const std::string large = folder.file("large", "");
+    const std::string large = write(folder, "large", "");
     std::filesystem::resize_file(large, most_graph_text_bytes + 1);
     check_refused(large, large + " is larger than 268435456 bytes; no topology is");
 }

@@ -1,8 +1,7 @@
-// A temporary folder with files as Linux has them in /sys, for tests of code that reads sysfs. The
-// destructor removes the folder.
+// A temporary folder with files as Linux has them in /sys, for tests of code that reads sysfs.
 #pragma once
 
-#include "tests/kit/qtest.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -10,32 +9,25 @@
 
 class SysfsTree {
 public:
-    SysfsTree() {
-        char name[] = "/tmp/qccl_sysfs_XXXXXX";
-        CHECK(mkdtemp(name) != nullptr);
-        root_ = name;
-    }
-    ~SysfsTree() { std::filesystem::remove_all(root_); }
-    SysfsTree(const SysfsTree &) = delete;
     // Returns the path to put before /sys.
-    std::string root() const { return root_; }
+    const std::string &root() const { return root_.path(); }
 
     void write(const std::string &file, const std::string &text) const {
         std::ofstream(made(file)) << text << "\n";
     }
     void link(const std::string &file, const std::string &target) const {
-        std::filesystem::create_directories(root_ / "sys" / target);
-        std::filesystem::create_symlink(root_ / "sys" / target, made(file));
+        std::filesystem::create_directories(in_sys(target));
+        std::filesystem::create_symlink(in_sys(target), made(file));
     }
-    bool has(const std::string &file) const {
-        return std::filesystem::exists(root_ / "sys" / file);
-    }
+    bool has(const std::string &file) const { return std::filesystem::exists(in_sys(file)); }
 
 private:
     std::filesystem::path made(const std::string &file) const {
-        const std::filesystem::path path = root_ / "sys" / file;
+        const std::filesystem::path path = in_sys(file);
         std::filesystem::create_directories(path.parent_path());
         return path;
     }
-    std::filesystem::path root_;
+    std::filesystem::path in_sys(const std::string &file) const { return root_ / ("sys/" + file); }
+
+    const qtest::TemporaryFolder root_;
 };

@@ -2,6 +2,7 @@
 // traced in part, ticks become times that never go back, and files are valid at every moment.
 #include "tests/kit/qtest.hpp"
 #include "tests/kit/sanitizer.h"
+#include "tests/kit/temporary_folder.hpp"
 
 #include "base/clock.hpp"
 #include "trace/trace_service.hpp"
@@ -20,12 +21,13 @@
 #include <sys/resource.h>
 
 using namespace qccl;
+using qtest::TemporaryFolder;
 
-#if !UNDER_THREAD_SANITIZER // which defines operator new as strongly
 // Number of allocations by threads other than the first that will fail.
 static std::atomic<int> failing_allocations{0};
 static thread_local bool is_first_thread = false;
 
+#if !UNDER_THREAD_SANITIZER // which defines it as strongly
 void *operator new(size_t bytes) {
     if (!is_first_thread && failing_allocations > 0 && failing_allocations-- > 0)
         throw std::bad_alloc();
@@ -39,19 +41,6 @@ void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 namespace {
 
 namespace fs = std::filesystem;
-
-// A temporary folder, removed with its contents.
-struct Folder {
-    fs::path path;
-
-    Folder() {
-        std::string name = (fs::temp_directory_path() / "qccl-trace-XXXXXX").string();
-        CHECK(mkdtemp(name.data()) != nullptr);
-        path = name;
-    }
-    ~Folder() { fs::remove_all(path); }
-    std::string file(const char *name) const { return (path / name).string(); }
-};
 
 std::string text_of(const std::string &path) {
     std::ostringstream text;
@@ -177,9 +166,9 @@ static void times_never_go_back() {
 }
 
 static void nothing_is_written_over() {
-    const Folder folder;
-    const std::string wanted = folder.file("a.b/t.json");
-    fs::create_directory(folder.path / "a.b");
+    const TemporaryFolder folder;
+    const std::string wanted = folder / "a.b/t.json";
+    fs::create_directory(folder / "a.b");
     std::vector<std::string> made;
     for (size_t i = 0; i < 3; i++) {
         auto file = GrowingFile::create(wanted, "\n]\n");
@@ -189,22 +178,22 @@ static void nothing_is_written_over() {
         made.push_back(file->path());
     }
     CHECK_EQ(made[0], wanted);
-    CHECK_EQ(made[1], folder.file("a.b/t.2.json"));
-    CHECK_EQ(made[2], folder.file("a.b/t.3.json"));
+    CHECK_EQ(made[1], folder / "a.b/t.2.json");
+    CHECK_EQ(made[2], folder / "a.b/t.3.json");
     CHECK_EQ(text_of(made[0]), "[0,7\n]\n");
     CHECK_EQ(text_of(made[2]), "[2,7\n]\n");
-    const auto nowhere = GrowingFile::create(folder.file("none/t.json"), "");
+    const auto nowhere = GrowingFile::create(folder / "none/t.json", "");
     CHECK_EQ(std::string(nowhere.error().text),
-             "cannot create \"" + folder.file("none/t.json") + "\": No such file or directory");
+             "cannot create \"" + folder / "none/t.json" + "\": No such file or directory");
 }
 
 // Works as on a full disk: the piece that does not fit is removed, and the file's ending remains.
 static void a_file_that_cannot_grow_stays_whole() {
-    const Folder folder;
+    const TemporaryFolder folder;
     signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);
-    auto file = GrowingFile::create(folder.file("t.json"), "\n]\n");
+    auto file = GrowingFile::create(folder / "t.json", "\n]\n");
     CHECK_OK(file);
     CHECK_OK(file->append("[\n1"));
     rlimit small = before;
@@ -218,8 +207,8 @@ static void a_file_that_cannot_grow_stays_whole() {
 
 // The service's own thread writes the calls of two communicators.
 static void calls_reach_both_files() {
-    const Folder folder;
-    const TracePatterns patterns{.trace = folder.file("t.json"), .calls = folder.file("c")};
+    const TemporaryFolder folder;
+    const TracePatterns patterns{.trace = folder / "t.json", .calls = folder / "c"};
     {
         const auto service = TraceService::create(patterns, 1, 2, "0");
         CHECK_OK(service);
@@ -234,12 +223,12 @@ static void calls_reach_both_files() {
         (*service)->detach(first);
         CHECK(!(*service)->has_notices());
     }
-    const std::string trace = text_of(folder.file("t-1.json"));
+    const std::string trace = text_of(folder / "t-1.json");
     CHECK(trace.starts_with("[\n") && trace.ends_with("}\n]\n"));
     CHECK_EQ(count_of(trace, "\"ph\":\"B\""), size_t{200});
     CHECK_EQ(count_of(trace, "\"ph\":\"E\""), size_t{200});
     CHECK_EQ(count_of(trace, "\"ph\":\"X\""), size_t{400});
-    const auto log = parse_call_log(text_of(folder.file("c-1")));
+    const auto log = parse_call_log(text_of(folder / "c-1"));
     CHECK_OK(log);
     CHECK(log->calls.size() == 200 && log->lost == 0 && log->has_ended);
     CHECK(log->comms.size() == 2 && log->shapes.size() == 2 && log->shapes[1].comm == 2);
@@ -247,8 +236,8 @@ static void calls_reach_both_files() {
 
 // There are far more shapes than are kept, and each call is logged with its own shape.
 static void shapes_may_change_without_end() {
-    const Folder folder;
-    const TracePatterns patterns{.trace = {}, .calls = folder.file("c")};
+    const TemporaryFolder folder;
+    const TracePatterns patterns{.trace = {}, .calls = folder / "c"};
     constexpr uint64_t calls = 20'000;
     {
         const auto service = TraceService::create(patterns, 0, 1, "0");
@@ -258,16 +247,16 @@ static void shapes_may_change_without_end() {
             make_call(*tracer, number, add_shape(*tracer, number), 0);
         (*service)->detach(tracer);
     }
-    const auto log = parse_call_log(text_of(folder.file("c")));
+    const auto log = parse_call_log(text_of(folder / "c"));
     CHECK_OK(log);
     CHECK_EQ(log->calls.size() + log->lost, calls);
     for (const LoggedCall &call : log->calls) CHECK_EQ(call.number, uint64_t{call.shape});
 }
 
 static void a_file_that_cannot_be_made_is_told_and_no_more() {
-    const Folder folder;
-    std::ofstream(folder.file("c")) << "mine";
-    const TracePatterns patterns{.trace = folder.file("none/t.json"), .calls = folder.file("c")};
+    const TemporaryFolder folder;
+    std::ofstream(folder / "c") << "mine";
+    const TracePatterns patterns{.trace = folder / "none/t.json", .calls = folder / "c"};
     const auto service = TraceService::create(patterns, 0, 1, "0");
     CHECK_OK(service);
     const auto tracer = (*service)->attach(comm_of_two());
@@ -276,20 +265,21 @@ static void a_file_that_cannot_be_made_is_told_and_no_more() {
     const auto notices = (*service)->take_notices();
     CHECK_EQ(notices.size(), size_t{2});
     CHECK_EQ(notices[0].text,
-             "QCCL_TRACE: cannot create \"" + folder.file("none/t.json") +
+             "QCCL_TRACE: cannot create \"" + folder / "none/t.json" +
                  "\": No such file or directory; the job goes on without this file");
-    CHECK_EQ(notices[1].text, "QCCL_RECORD_CALLS: \"" + folder.file("c") +
+    CHECK_EQ(notices[1].text, "QCCL_RECORD_CALLS: \"" + folder / "c" +
                                   "\" is there already and stays as it is; this rank writes \"" +
-                                  folder.file("c") + ".2\"");
-    CHECK_EQ(text_of(folder.file("c")), "mine");
-    CHECK(parse_call_log(text_of(folder.file("c.2"))).is_ok());
+                                  folder / "c" + ".2\"");
+    CHECK_EQ(text_of(folder / "c"), "mine");
+    CHECK(parse_call_log(text_of(folder / "c.2")).is_ok());
 }
 
-#if !UNDER_THREAD_SANITIZER
 // An allocation of the service fails. Recording ends with a warning, and the job goes on.
 static void without_memory_recording_ends() {
-    const Folder folder;
-    const TracePatterns patterns{.trace = folder.file("t.json"), .calls = folder.file("c")};
+    if (UNDER_THREAD_SANITIZER)
+        return print_message("skipped: the sanitizer's allocations succeed\n");
+    const TemporaryFolder folder;
+    const TracePatterns patterns{.trace = folder / "t.json", .calls = folder / "c"};
     const auto service = TraceService::create(patterns, 0, 1, "0");
     CHECK_OK(service);
     const auto tracer = (*service)->attach(comm_of_two());
@@ -307,23 +297,22 @@ static void without_memory_recording_ends() {
     for (int i = 0; i < 1000; i++) make_call(*tracer, ++number, shape, 3);
     (*service)->detach(tracer);
 }
-#endif
 
 // The file of a communicator that has failed stays, to be examined.
 static void a_record_stays_of_a_failure_alone() {
     for (const bool fails : {false, true}) {
-        const Folder folder;
+        const TemporaryFolder folder;
         RecordOptions options;
-        options.folder = folder.path.string();
+        options.folder = folder.path();
         auto file = FlightRecorderFile::make(options, 1, 0, 1, 0);
         CHECK_OK(file);
         {
             Recorder recorder = file->recorder(0, RecordOwner{.ranks = 1, .communicator = {}}, {});
             file->file.reset();
-            CHECK(!fs::is_empty(folder.path));
+            CHECK(!fs::is_empty(folder.path()));
             if (fails) recorder.failed();
         }
-        CHECK(fs::is_empty(folder.path) != fails);
+        CHECK(fs::is_empty(folder.path()) != fails);
     }
 }
 
@@ -344,9 +333,7 @@ static void patterns_are_checked() {
 }
 
 int main() {
-#if !UNDER_THREAD_SANITIZER
     is_first_thread = true;
-#endif
     const CMUnitTest tests[] = {
         QTEST(events_come_in_their_order),
         QTEST(calls_that_find_no_room_are_counted),
@@ -357,9 +344,7 @@ int main() {
         QTEST(calls_reach_both_files),
         QTEST(shapes_may_change_without_end),
         QTEST(a_file_that_cannot_be_made_is_told_and_no_more),
-#if !UNDER_THREAD_SANITIZER
         QTEST(without_memory_recording_ends),
-#endif
         QTEST(a_record_stays_of_a_failure_alone),
         QTEST(patterns_are_checked),
     };

@@ -1,6 +1,7 @@
 // Tests transport/shared_transport: a wait is over when what the rank waited for has come. Each
 // case makes one kind of wait last until the flight record shows the wait, and then looks whether
 // the record still shows it.
+#include "tests/kit/temporary_folder.hpp"
 #include "transport_ways.hpp"
 
 #include "record/rank_record.hpp"
@@ -16,30 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder for one record file, which has the records of all ranks of this process.
-class RecordFolder {
-public:
-    RecordFolder() {
-        std::string name = (fs::temp_directory_path() / "qccl-waits-XXXXXX").string();
-        CHECK(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~RecordFolder() { fs::remove_all(path_); }
-    RecordFolder(const RecordFolder &) = delete;
-
-    std::string path() const { return path_.string(); }
-    // Maps the file, which exists once the transports have been created.
-    Mapping map() const {
-        const fs::directory_entry file = *fs::directory_iterator(path_);
-        const FileDescriptor opened(open(file.path().c_str(), O_RDWR | O_CLOEXEC));
-        auto mapped = Mapping::shared(opened.number(), file.file_size());
-        CHECK_OK(mapped);
-        return std::move(*mapped);
-    }
-
-private:
-    fs::path path_;
-};
+// Maps the only file of the folder, which has the records of all ranks of this process. It exists
+// once the transports have been created.
+Mapping map_record(const TemporaryFolder &folder) {
+    const fs::directory_entry file = *fs::directory_iterator(folder.path());
+    const FileDescriptor opened(open(file.path().c_str(), O_RDWR | O_CLOEXEC));
+    auto mapped = Mapping::shared(opened.number(), file.file_size());
+    CHECK_OK(mapped);
+    return std::move(*mapped);
+}
 
 // Returns what rank 0's record says that rank 0 waits for; nothing if it does not wait.
 std::optional<WaitPhase> shown_wait(const Mapping &record) {
@@ -67,7 +53,7 @@ using Act = Done (*)(Transport &transport);
 // `before` first, if there is one.
 void check_wait(Kind kind, WaitPhase phase, Act act, Act help, Act before = nullptr) {
     static const NetworkModule module = held_module();
-    const RecordFolder folder;
+    const TemporaryFolder folder;
     TransportOptions options = small_options();
     options.record.folder = folder.path();
     run_ranks(
@@ -77,7 +63,7 @@ void check_wait(Kind kind, WaitPhase phase, Act act, Act help, Act before = null
             if (!is_one_host(kind)) rank.options.remote.network = &module;
             const auto transport = create(rank);
             rank.meeting.barrier();
-            const Mapping record = folder.map();
+            const Mapping record = map_record(folder);
             if (rank.rank == 0) {
                 if (!is_one_host(kind)) end_of(0).is_slow = true;
                 is_sending_held = true;
