@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <random>
+#include <sstream>
 #include <vector>
 
 namespace amdgpu {

@@ -3,9 +3,10 @@
 // that a graph replays. Runs with QCCL_SEGMENT=4K, too, for which small calls have many segments in
 // flight. QTEST_FULL=1 runs the whole table of cases, otherwise a sample runs.
 #include "tests/kit/case_table.hpp"
-#include "device_kit.hpp"
+#include "c_calls.hpp"
 #include "graph_calls.hpp"
 #include "real_gpu_kit.hpp"
+#include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <functional>

@@ -33,7 +33,7 @@ MACHINES = {
 # the time. So two files of one of these folders may not keep a name to themselves both. The night's build, without
 # precompiled headers, finds a file that lacks an include which its neighbour has.
 TOGETHER = {'lib/base': '*.cpp', 'lib/codec': '*.cpp', 'kernels/codec': 'reference*.cpp'}
-KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp']
+KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp', 'tests/kit/qtest.cpp']
 PROGRAMS = ['kernels_test', 'golden_chunks_test']
 FLAGS = '-std=c++20 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
 # Every how many cases of kernels_test: qemu is some twenty times slower than the processor.
@@ -105,8 +105,8 @@ def main():
         print('cross: skipped, not installed:', *lacking)
         sys.exit(SKIP)
 
-    build = pathlib.Path(arguments.build)
-    write_ninja(build, pathlib.Path(arguments.root), arguments.highway, machine)
+    build = pathlib.Path(arguments.build).resolve()
+    write_ninja(build, pathlib.Path(arguments.root).resolve(), arguments.highway, machine)
     run(['ninja', '-C', str(build), '-j2'])
     for options, tier in machine['runs']:
         qemu = [machine['qemu'], *options]
