@@ -2,7 +2,7 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz tidy; none: all
+#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz tidy processors; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
@@ -103,20 +103,25 @@ tidy() {
     set_up full $full_options && /usr/bin/python3 tests/tree/tidy_test.py . build-night-full
 }
 
+# Processors that no commit's test has.
+processors() {
+    /usr/bin/python3 tests/tree/cross_test.py ppc64le . build-night-processors "$(pkg-config --variable=includedir libhwy)"
+}
+
 case ${1-} in
 -h | --help)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz tidy
+[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz tidy processors
 for name in "$@"; do
     case $name in
-    full | kills | faults | sequences | fuzz | tidy) part "$name" ;;
+    full | kills | faults | sequences | fuzz | tidy | processors) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz tidy" >&2
+        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz tidy processors" >&2
         exit 2
         ;;
     esac
