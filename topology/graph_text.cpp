@@ -92,7 +92,7 @@ private:
     std::string_view rest_;
 };
 
-Error refuse(std::string_view what, const std::string &sentence) {
+Error refuse_text(std::string_view what, const std::string &sentence) {
     return invalid_argument("%.40s %.200s", std::string(what).c_str(), sentence.c_str());
 }
 
@@ -102,13 +102,13 @@ template <class Number> Result<Number> LineReader::number(std::string_view what,
     const char *const end = digits.data() + digits.size();
     const auto [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc() || stop != end || !(value >= 0) || !(value <= most))
-        return refuse(what, "is \"" + std::string(digits.substr(0, 60)) +
-                                "\"; expected a number from 0 on");
+        return refuse_text(what, "is \"" + std::string(digits.substr(0, 60)) +
+                                     "\"; expected a number from 0 on");
     return value;
 }
 
 Result<std::string> LineReader::text(std::string_view what) {
-    if (is_at_end()) return refuse(what, "has no text");
+    if (is_at_end()) return refuse_text(what, "has no text");
     if (rest_[0] != '"') return std::string(word());
     std::string text;
     for (size_t i = 1; i < rest_.size(); i++) {
@@ -130,8 +130,8 @@ Result<std::string> LineReader::text(std::string_view what) {
         text += static_cast<char>(byte);
         i += 2;
     }
-    return refuse(what, "has a text in quotes that does not end, or that has a \\ in front of "
-                        "anything but \", \\ and xHH");
+    return refuse_text(what, "has a text in quotes that does not end, or that has a \\ in front of "
+                             "anything but \", \\ and xHH");
 }
 
 // The keys of a line. Each key may occur once.
@@ -139,7 +139,7 @@ class KeySet {
 public:
     Done add(std::string_view key) {
         if (std::find(keys_.begin(), keys_.end(), key) != keys_.end())
-            return refuse(key, "stands twice in the line");
+            return refuse_text(key, "stands twice in the line");
         keys_.push_back(key);
         return {};
     }
@@ -170,7 +170,7 @@ Done read_key(std::string_view key, LineReader &line, Vertex &vertex) {
         QCCL_TRY(vertex.arch, line.text(key));
     } else if (key == "cpus") {
         const auto cpus = CpuSet::parse(line.word());
-        if (!cpus) return refuse(key, "is no mask of processors such as ff,ffffffff");
+        if (!cpus) return refuse_text(key, "is no mask of processors such as ff,ffffffff");
         vertex.cpus = *cpus;
     } else if (key == "rdma") {
         vertex.rdma = true;
@@ -187,11 +187,11 @@ Done read_part(LineReader &line, Graph &graph) {
     const size_t expected = graph.vertices().size();
     QCCL_TRY(const uint32_t number, line.number<uint32_t>("the part's number", no_vertex));
     if (number != expected)
-        return refuse("part", std::to_string(number) + " stands where part " +
-                                  std::to_string(expected) + " is expected");
+        return refuse_text("part", std::to_string(number) + " stands where part " +
+                                       std::to_string(expected) + " is expected");
     if (expected >= Graph::most_vertices)
-        return refuse("the topology",
-                      "has more than " + std::to_string(Graph::most_vertices) + " parts");
+        return refuse_text("the topology",
+                           "has more than " + std::to_string(Graph::most_vertices) + " parts");
     Vertex vertex;
     QCCL_TRY(vertex.kind, read_kind(line.word()));
     KeySet keys;
@@ -223,12 +223,13 @@ Done read_link(LineReader &line, Graph &graph) {
     for (uint32_t *const end : {&link.from, &link.to}) {
         QCCL_TRY(*end, line.number<uint32_t>("the link's end", no_vertex));
         if (*end >= graph.vertices().size())
-            return refuse("part", std::to_string(*end) + ", which the link ends at, does not stand "
-                                                         "before it");
+            return refuse_text("part", std::to_string(*end) +
+                                           ", which the link ends at, does not stand "
+                                           "before it");
     }
     if (graph.links().size() >= Graph::most_links)
-        return refuse("the topology",
-                      "has more than " + std::to_string(Graph::most_links) + " links");
+        return refuse_text("the topology",
+                           "has more than " + std::to_string(Graph::most_links) + " links");
     const std::string_view class_name = line.word();
     const auto link_class = link_class_of(class_name);
     if (!link_class) return no_choice("class of a link", class_name, names_of(link_class_table));
@@ -247,8 +248,8 @@ Done read_head(LineReader line) {
     LineReader head(graph_text_head);
     while (!head.is_at_end())
         if (line.word() != head.word() || (head.is_at_end() && !line.is_at_end()))
-            return refuse("the text",
-                          "does not begin with \"" + std::string(graph_text_head) + "\"");
+            return refuse_text("the text",
+                               "does not begin with \"" + std::string(graph_text_head) + "\"");
     return {};
 }
 

@@ -89,8 +89,9 @@ static_assert(std::is_trivially_copyable_v<Measured>);
 
 namespace {
 
-constexpr std::string_view title = "qccl-calibration", codec_group = "codec", job_group = "job",
-                           counted_group = "factor", simulated_group = "simulated";
+constexpr std::string_view calibration_title = "qccl-calibration", codec_group = "codec",
+                           job_group = "job", counted_group = "factor",
+                           simulated_group = "simulated";
 
 constexpr double second = 1e9;
 
@@ -231,7 +232,8 @@ private:
 
     Done take_title(std::string_view line) {
         const auto words = words_of(line);
-        if (words.front() != title || words.size() != 2 || !words[1].starts_with("version="))
+        if (words.front() != calibration_title || words.size() != 2 ||
+            !words[1].starts_with("version="))
             return invalid_argument("it is no calibration: it begins with \"%s\", not with "
                                     "\"qccl-calibration version=1\"",
                                     excerpt(line).c_str());
@@ -467,7 +469,7 @@ static void append_figures(std::string &text, const Calibration &figures) {
 }
 
 std::string print(const CalibrationFile &file) {
-    std::string text(title);
+    std::string text(calibration_title);
     text.append(" version=1\nmachine ").append(file.machine);
     append_figures(text, file.figures);
     for (const MeasuredJob &job : file.jobs) {

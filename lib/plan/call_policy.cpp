@@ -15,7 +15,7 @@ namespace qccl {
 
 namespace {
 
-constexpr std::string_view title = "qccl-plan";
+constexpr std::string_view plan_title = "qccl-plan";
 
 // A key whose value is a number from 1 on.
 struct NumberKey {
@@ -150,7 +150,7 @@ public:
 
 private:
     Done take_title(std::string_view line, std::span<const std::string_view> words) {
-        if (words.front() != title)
+        if (words.front() != plan_title)
             return invalid_argument("it is no plan file: it begins with \"%s\", not with "
                                     "\"qccl-plan version=1\"",
                                     excerpt(line).c_str());
@@ -205,7 +205,7 @@ Result<PlanFile> parse_plan_file(std::string_view text) {
 
 std::string print(const PlanFile &plan) {
     const auto rules = plan.rules.all();
-    std::string text(title);
+    std::string text(plan_title);
     text += " version=" + std::to_string(newest_plan_version);
     if (!rules.empty()) text += " rules=" + std::to_string(rules.size());
     text += "\n";

@@ -17,7 +17,7 @@ namespace {
 
 // The output of `qccl-perf codec --rates -b 8M`, the better of two runs: medians for 8 MiB of
 // evenly distributed values on one core of a Zen 5 virtual machine.
-constexpr CodecRateRow rows[] = {
+constexpr CodecRateRow measured_rates[] = {
     // clang-format off
     {"fp16", "scalar", {0.54F, 0.93F, 0.89F}},
     {"fp16", "generic", {1.09F, 1.57F, 1.07F}},
@@ -120,7 +120,8 @@ constexpr CodecRateRow rows[] = {
 // NEON and SVE have not been measured. Where they are found, their vectors have 128 bits.
 std::string_view measured_tier(std::string_view tier) {
     if (tier == "neon" || tier == "sve") return "sse4";
-    const bool is_known = std::ranges::find(rows, tier, &CodecRateRow::tier) != std::end(rows);
+    const bool is_known =
+        std::ranges::find(measured_rates, tier, &CodecRateRow::tier) != std::end(measured_rates);
     return is_known ? tier : "scalar";
 }
 
@@ -135,11 +136,11 @@ void lower_to(const CodecRate &other, CodecRate &rate) {
 
 } // namespace
 
-std::span<const CodecRateRow> codec_rate_rows() { return rows; }
+std::span<const CodecRateRow> codec_rate_rows() { return measured_rates; }
 
 std::vector<std::string_view> rated_codecs() {
     std::vector<std::string_view> names;
-    for (const CodecRateRow &row : rows)
+    for (const CodecRateRow &row : measured_rates)
         if (names.empty() || names.back() != row.codec) names.push_back(row.codec);
     return names;
 }
@@ -148,7 +149,7 @@ CodecRates::CodecRates(const CodecRate &rate) : takes_any_block_(1) { rates_.fil
 
 CodecRates CodecRates::of_tier(std::string_view tier) {
     CodecRates rates;
-    for (const CodecRateRow &row : rows) {
+    for (const CodecRateRow &row : measured_rates) {
         if (row.tier != measured_tier(tier)) continue;
         if (const auto codec = parse_codec(row.codec)) rates.rates_[index(*codec)] = row.rate;
     }

@@ -171,11 +171,11 @@ private:
     }
     // After a disagreement, some ranks may have no communicator, so no call is made on the new one.
     void use_and_destroy(qcclComm_t made, int members, size_t index) {
-        int32_t sum = 1;
+        int32_t count = 1;
         if (index < agreed_) {
             const qcclResult_t result =
-                qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, made, nullptr);
-            own_.outcomes[index].is_wrong = result != qcclSuccess || sum != members;
+                qcclAllReduce(&count, &count, 1, qcclInt32, qcclSum, made, nullptr);
+            own_.outcomes[index].is_wrong = result != qcclSuccess || count != members;
         }
         qcclCommDestroy(made);
     }

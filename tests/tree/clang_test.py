@@ -5,7 +5,6 @@ word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all s
 usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
 """
 import hashlib
-import json
 import pathlib
 import shlex
 import shutil
@@ -13,6 +12,7 @@ import subprocess
 import sys
 
 import fuzz_build
+from compiled_files import compiled_files
 from kept_files import write_if_new
 
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
@@ -56,8 +56,8 @@ def groups(compiled):
     """{(room, suffix, command, needed): [sources]} of the sources that the fuzzers' build does not compile. Those of a group are
     compiled by Meson in one room and with the same options."""
     found, seen = {}, set()
-    for row in json.loads((BUILD / "compile_commands.json").read_text()):
-        source = (BUILD / row["file"]).resolve()
+    for row in compiled_files(BUILD):
+        source = pathlib.Path(row["file"])
         if not source.is_relative_to(ROOT) or source in compiled or source in seen:
             continue
         name = source.relative_to(ROOT).as_posix()

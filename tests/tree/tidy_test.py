@@ -12,20 +12,25 @@ import subprocess
 import sys
 import unittest
 
+from compiled_files import compiled_files
+
 ROOT, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 FOLDERS = [ROOT / folder for folder in sys.argv[3:] or ("bootstrap", "kernels", "lib", "perf", "topology")]
+COMMANDS = BUILD / "tests" / "tidy"
 TOOL = "clang-tidy-14"  # other releases find other things
 
 
-def compiled_files():
-    """Those of the folders, as the build compiles them."""
-    files = {(pathlib.Path(entry["directory"]) / entry["file"]).resolve() for entry in json.loads((BUILD / "compile_commands.json").read_text())}
-    return sorted(file for file in files if file.suffix == ".cpp" and any(file.is_relative_to(folder) for folder in FOLDERS))
+def files_to_check():
+    """Those of the folders, with the commands that compile them written to where clang-tidy reads them."""
+    rows = [row for row in compiled_files(BUILD) if row["file"].endswith(".cpp") and any(pathlib.Path(row["file"]).is_relative_to(folder) for folder in FOLDERS)]
+    COMMANDS.mkdir(parents=True, exist_ok=True)
+    (COMMANDS / "compile_commands.json").write_text(json.dumps(rows))
+    return sorted({row["file"] for row in rows})
 
 
 def check(file):
     """What is found, with the file's name; clang-tidy does not know where Meson's precompiled header is."""
-    done = subprocess.run([TOOL, "--quiet", "-p", BUILD, f"--extra-arg=-I{ROOT / 'perf/precompiled'}", file],
+    done = subprocess.run([TOOL, "--quiet", "-p", COMMANDS, f"--extra-arg=-I{ROOT / 'perf/precompiled'}", file],
                           cwd=ROOT, capture_output=True, text=True, check=False)
     return f"{file}:\n{done.stdout}{done.stderr}" if done.returncode != 0 or done.stdout else ""
 
@@ -33,7 +38,7 @@ def check(file):
 class Tidy(unittest.TestCase):
     @unittest.skipIf(shutil.which(TOOL) is None, f"{TOOL} is not installed")
     def test_nothing_is_found(self):
-        files = compiled_files()
+        files = files_to_check()
         self.assertNotEqual(files, [])
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             found = [text for text in pool.map(check, files) if text]
