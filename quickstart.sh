@@ -6,7 +6,7 @@
 #                               with paths as seen from where it is called
 #   ./quickstart.sh build       only builds; the tools are then in build/perf/
 #   ./quickstart.sh test [-D...]  builds and runs all tests; options are those of `meson setup`. Where
-#                               there is no GPU, kernels are compiled for one or two GPUs of each vendor
+#                               there is no GPU, kernels are compiled for one GPU of each vendor
 set -eu
 caller=$(pwd)
 CDPATH='' cd -- "$(dirname -- "$0")"
@@ -137,10 +137,10 @@ PYTHON
 }
 
 # Prints options for a new folder. The kernels of every GPU take minutes to compile, and where there is no GPU the tests
-# use those of these alone.
+# use those of this one alone of each vendor; tests/nightly.sh compiles for all.
 targets_to_test() {
     [ -f build/build.ninja ] || [ -e /dev/nvidiactl ] || [ -e /dev/kfd ] ||
-        echo -Dnvidia_targets=90 -Damd_targets=gfx942,gfx1100
+        echo -Dnvidia_targets=90 -Damd_targets=gfx942
 }
 
 # $@: options that targets_to_test has added, if any. The folder also serves `build` and the demonstration.

@@ -1,13 +1,15 @@
-// Gives the kernel tests the machine code that the compiler made for AMD GPUs: gfx1100 (waves of 32
-// lanes) and gfx942 (waves of 64 lanes).
+// Gives the kernel tests the machine code that the compiler made for AMD GPUs. The build defines
+// TESTED_TARGETS: TARGET(gfx942) or TARGET(gfx1100), or both.
 #include "wave_launch.hpp"
 #include "tests/kernels/launched_kernels.hpp"
 #include "tests/kernels/tested_kernels.hpp"
 #include "tests/kernels/tested_launchers.hpp"
 
+#define TARGET(name) extern const CodeObject codecs_##name;
 namespace amdgpu {
-extern const CodeObject codecs_gfx1100, codecs_gfx942;
+TESTED_TARGETS
 } // namespace amdgpu
+#undef TARGET
 
 using namespace qccl;
 using amdgpu::Memory;
@@ -39,17 +41,17 @@ template <const amdgpu::CodeObject &code> TestedLauncher launcher(const char *na
 
 } // namespace
 
+#define TARGET(name) launcher<amdgpu::codecs_##name>(#name),
 const std::vector<TestedLauncher> &tested_launchers() {
-    static const std::vector<TestedLauncher> tested = {launcher<amdgpu::codecs_gfx1100>("gfx1100"),
-                                                       launcher<amdgpu::codecs_gfx942>("gfx942")};
+    static const std::vector<TestedLauncher> tested = {TESTED_TARGETS};
     return tested;
 }
+#undef TARGET
 
+#define TARGET(name)                                                                               \
+    {#name, &LaunchedKernels<MachineCode<amdgpu::codecs_##name>>::kernels, KernelLauncher::knows},
 const std::vector<TestedKernels> &tested_kernels() {
-    static const std::vector<TestedKernels> tested = {
-        {"gfx1100", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx1100>>::kernels,
-         KernelLauncher::knows},
-        {"gfx942", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx942>>::kernels,
-         KernelLauncher::knows}};
+    static const std::vector<TestedKernels> tested = {TESTED_TARGETS};
     return tested;
 }
+#undef TARGET
