@@ -94,7 +94,7 @@ class Places(unittest.TestCase):
 
     def test_cuts_do_not_change_what_the_planner_chooses(self):
         for hosts in (1, 4):
-            for count in ("30", "90", "270", "810", "70001"):
+            for count in ("30", "90", "270", "810", "70001") if FULL else ("30", "270", "70001"):
                 command = [RESULTS, count, "@none", *(f"@{codec}" for codec in codecs()[1:])]
                 usual, *others = [self.here(command, [{"QCCL_HOSTID": f"host {rank % hosts}", **cuts} for rank in range(4)])
                                   for cuts in ({}, *CUTS)]
