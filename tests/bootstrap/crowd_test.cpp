@@ -1,5 +1,6 @@
 // Tests bootstrap under load: sixty-four processes start at once, and a few ranks meet at a
 // well-known port that a thousand strangers connect to.
+#include "tests/kit/open_descriptors.hpp"
 #include "variables_kit.hpp"
 
 #include "base/system.hpp"
@@ -7,7 +8,6 @@
 
 #include <atomic>
 
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,10 +58,7 @@ static void sixty_four_processes_meet_soon() {
 
 // The strangers connect before the ranks do, and connect again when the server hangs up.
 static void a_thousand_strangers_at_a_known_port() {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
-    setrlimit(RLIMIT_NOFILE, &limit);
+    const size_t most = most_strangers();
 
     const uint16_t port = free_port();
     std::atomic<bool> is_over = false;
@@ -70,7 +67,7 @@ static void a_thousand_strangers_at_a_known_port() {
         here.port = port;
         const SocketAddress address = to_socket_address(here);
         const Hello hello = make_hello();
-        std::vector<FileDescriptor> crowd(1000);
+        std::vector<FileDescriptor> crowd(most);
         for (size_t turn = 0; !is_over; turn++) {
             for (size_t i = turn % 10; i < crowd.size(); i += 10) {
                 crowd[i] =

@@ -1,6 +1,7 @@
 // Tests the bootstrap against processes that break the protocol: garbage, cut-off messages,
 // silence, crowds, replays, wrong secrets, other versions, impostors. While each of them is active,
 // three honest ranks meet as if they were alone.
+#include "tests/kit/open_descriptors.hpp"
 #include "tests/kit/rendezvous_kit.hpp"
 
 #include "bootstrap/rendezvous_protocol.hpp"
@@ -10,7 +11,6 @@
 
 #include <poll.h>
 #include <sodium.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace kit;
@@ -242,16 +242,13 @@ template <AddressFamily family> static void silent_crowds_keep_nobody_out() {
 }
 
 template <AddressFamily family> static void a_thousand_that_dribble_keep_nobody_out() {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
-    setrlimit(RLIMIT_NOFILE, &limit);
+    const size_t most = most_strangers();
 
     const UniqueId id = make_id(options_at(family));
     const Endpoint endpoint = fields_of(id).endpoints.front();
     std::atomic<bool> is_over = false;
     std::thread crowd_of_strangers([&] {
-        std::vector<std::unique_ptr<RawConnection>> strangers(1000);
+        std::vector<std::unique_ptr<RawConnection>> strangers(most);
         const Hello hello = make_hello();
         for (size_t byte = 0; !is_over; byte++) {
             // Connections that were turned away come again, a hundred in each turn.

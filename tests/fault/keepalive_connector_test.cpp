@@ -13,7 +13,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 
 using namespace qccl;
 using namespace std::chrono_literals;
@@ -188,16 +187,13 @@ FileDescriptor knock(const KeepaliveListener &port) {
 // A thousand strangers connect before and while the ranks do: silent, dribbling, with garbage, with
 // what looks like a greeting, and with the answer instead of the cookie.
 void strangers_keep_nobody_out(const char *address) {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
-    setrlimit(RLIMIT_NOFILE, &limit);
+    const size_t most = most_strangers();
     std::vector<KeepaliveListener> ports;
     for (int rank = 0; rank < 3; rank++) ports.push_back(port_at({address}));
     std::atomic<bool> is_over = false;
     std::atomic<int> come = 0;
     std::thread crowd([&] {
-        std::vector<FileDescriptor> strangers(1000);
+        std::vector<FileDescriptor> strangers(most);
         for (size_t turn = 0; !is_over; turn++) {
             for (size_t i = 0; i < strangers.size() && !is_over; i++) {
                 FileDescriptor &one = strangers[i];
@@ -216,7 +212,7 @@ void strangers_keep_nobody_out(const char *address) {
             }
         }
     });
-    while (come < 1000) std::this_thread::sleep_for(1ms);
+    while (come < static_cast<int>(most)) std::this_thread::sleep_for(1ms);
     check_ring(ports);
     is_over = true;
     crowd.join();

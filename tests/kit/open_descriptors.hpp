@@ -4,6 +4,7 @@
 
 #include "tests/kit/qtest.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -20,6 +21,16 @@ inline std::vector<int> open_descriptors() {
 }
 
 inline size_t count_descriptors() { return open_descriptors().size(); }
+
+// Raises the limit of this process as far as it can be raised, and returns how many strangers may
+// connect within this process: a thousand, or fewer where the system allows fewer descriptors.
+inline size_t most_strangers() {
+    rlimit limit{};
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return std::min<size_t>(1000, limit.rlim_cur / 4);
+}
 
 // Until the object's end this process may open descriptors below the number `most`.
 class DescriptorLimit {
