@@ -69,7 +69,7 @@ sequences() {
 # $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang: g++ 12 takes the better part of an hour for the kernels.
 # The first finding ends a program, also a rank that its parent has forked. A rank may start threads though its parent had some.
 sanitizer() {
-    CC=clang-14 CXX=clang++-14 set_up "$1" -Db_sanitize="$2" -Dbuildtype=debugoptimized -Db_lundef=false &&
+    CC=clang-14 CXX=clang++-14 set_up "$1" -Db_sanitize="$2" -Dbuildtype=debugoptimized -Db_lundef=false -Dunity=on -Dunity_size=20 &&
         QTEST_PATIENCE=20 QTEST_EVERY="$every" \
             ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 \
             UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
