@@ -42,21 +42,15 @@ Threads::~Threads() {
 }
 
 void Threads::on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
-    std::vector<std::string> said(ranks_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < ranks_.size(); i++)
-        threads.emplace_back([&, i] {
-            try {
-                CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
-                body(i, ranks_[i]);
-            } catch (const Failure &failure) {
-                said[i] = failure.text;
-                (void)qcclCommRevoke(ranks_[i].comm);
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (size_t i = 0; i < ranks_.size(); i++)
-        if (!said[i].empty()) throw Failure{"rank " + std::to_string(i) + ": " + said[i]};
+    on_each_thread(ranks_.size(), [&](size_t i) {
+        try {
+            CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
+            body(i, ranks_[i]);
+        } catch (const Failure &) {
+            (void)qcclCommRevoke(ranks_[i].comm);
+            throw;
+        }
+    });
 }
 
 void Threads::create_streams(const std::vector<const char *> &devices) {

@@ -128,6 +128,22 @@ Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking 
                    cut);
 }
 
+void on_each_thread(size_t ranks, const std::function<void(size_t rank)> &body) {
+    std::vector<std::string> said(ranks);
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < ranks; r++)
+        threads.emplace_back([&, r] {
+            try {
+                body(r);
+            } catch (const Failure &failure) {
+                said[r] = failure.text;
+            }
+        });
+    for (std::thread &thread : threads) thread.join();
+    for (size_t r = 0; r < ranks; r++)
+        if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
+}
+
 Cluster::Cluster(uint32_t size, TransportOptions options, const Wrap &wrap, const Shows &shows)
     : meeting_(size), ranks_(size) {
     on_each([&](uint32_t rank) {
@@ -156,19 +172,7 @@ TransportOptions Cluster::test_options() {
 }
 
 void Cluster::on_each(const std::function<void(uint32_t rank)> &body) {
-    std::vector<std::string> said(ranks_.size());
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < size(); r++)
-        threads.emplace_back([&, r] {
-            try {
-                body(r);
-            } catch (const Failure &failure) {
-                said[r] = failure.text;
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (uint32_t r = 0; r < size(); r++)
-        if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
+    on_each_thread(size(), [&](size_t rank) { body(static_cast<uint32_t>(rank)); });
 }
 
 Result<Bytes> Cluster::run(uint32_t rank, const TwinCall &call, const Program &program,

@@ -56,6 +56,9 @@ std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts);
 
 Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut);
 
+// Runs body(rank) on a thread for each rank, waits for all, and throws the first rank's failure.
+void on_each_thread(size_t ranks, const std::function<void(size_t rank)> &body);
+
 using Shows = std::function<bool(uint32_t rank)>;
 using Wrap = std::function<std::unique_ptr<Transport>(uint32_t rank, std::unique_ptr<Transport>)>;
 
