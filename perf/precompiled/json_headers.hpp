@@ -1,5 +1,5 @@
-// The headers of the tools that take longest to compile, precompiled. A file still includes what it
-// needs: with -Db_pch=false it is built without this file.
+// The headers that take longest to compile in files with the JSON library, precompiled. A file
+// still includes what it needs: with -Db_pch=false it is built without this file.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,5 +11,4 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
