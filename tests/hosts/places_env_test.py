@@ -23,7 +23,7 @@ ALGORITHMS = ("ring", "direct", "halving", "tree", "tree:shape=double", "oneshot
               "hierarchy:inner=ring,outer=halving", "hierarchy:inner=tree,outer=tree", "hierarchy:outer=direct,inner_codec=int8")
 # Those whose sums do not go round the ring order.
 FLAT = ("direct", "halving", "oneshot")
-CUTS = ({"QCCL_SEGMENT": "1K", "QCCL_LANES": "1", "QCCL_CHECKSUM": "1"}, {"QCCL_SEGMENT": "4M", "QCCL_LANES": "8", "QCCL_ARENA": "64M"})
+CUTS = ({"QCCL_SEGMENT": "1K", "QCCL_LANES": "1", "QCCL_CHECKSUM": "1"}, {"QCCL_SEGMENT": "4M", "QCCL_LANES": "8", "QCCL_ARENA": "1M"})
 COUNT = "3001"
 PATIENCE = 900 if FULL else 120  # seconds
 

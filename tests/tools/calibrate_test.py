@@ -16,7 +16,7 @@ from launchers import HERE_ALONE, environment, free_port, start_by_hand
 PERF, RESULTS = sys.argv[1:3]
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}
 FULL = "QTEST_FULL" in os.environ
-USUAL, SMALL = (64 << 20, 1 << 20) if FULL else (4 << 20, 64 << 10)
+USUAL, SMALL = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
 CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}
 
 
@@ -87,7 +87,7 @@ class Calibrate(unittest.TestCase):
                 environment(**HERE_ALONE, **{"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": port,
                                              "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)], patience)
         self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
-        for status, _, said in job(PERF, "calibrate", "--largest", "4M" if FULL else "256K", patience=300):
+        for status, _, said in job(PERF, "calibrate", "--largest", "4M" if FULL else "64K", patience=300):
             self.assertEqual((status, said), (0, ""))
         (self.file,) = (self.folder / "qccl").iterdir()
         self.assertEqual(set(self.jobs()), {(2, 2)})

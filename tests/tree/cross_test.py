@@ -36,8 +36,8 @@ TOGETHER = {'lib/base': '*.cpp', 'lib/codec': '*.cpp', 'kernels/codec': 'referen
 KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp', 'tests/kit/qtest.cpp']
 PROGRAMS = ['kernels_test', 'golden_chunks_test']
 FLAGS = '-std=c++20 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
-# Every how many cases of kernels_test: qemu is some twenty times slower than the processor.
-EVERY = '12'
+# Every how many cases: qemu is some twenty times slower than the processor.
+EVERY = {'kernels_test': '12', 'golden_chunks_test': '3'}
 
 
 def missing(tools):
@@ -110,9 +110,9 @@ def main():
     run(['ninja', '-C', str(build), '-j2'])
     for options, tier in machine['runs']:
         qemu = [machine['qemu'], *options]
-        run([*qemu, str(build / 'kernels_test')], QTEST_TIER=tier, QTEST_EVERY=EVERY)
+        run([*qemu, str(build / 'kernels_test')], QTEST_TIER=tier, QTEST_EVERY=EVERY['kernels_test'])
     options, tier = machine['runs'][-1]
-    run([machine['qemu'], *options, str(build / 'golden_chunks_test')], QTEST_TIER=tier)
+    run([machine['qemu'], *options, str(build / 'golden_chunks_test')], QTEST_TIER=tier, QTEST_EVERY=EVERY['golden_chunks_test'])
 
 
 main()
