@@ -93,7 +93,7 @@ constexpr std::string_view calibration_title = "qccl-calibration", codec_group =
                            job_group = "job", counted_group = "factor",
                            simulated_group = "simulated";
 
-constexpr double second = 1e9;
+constexpr double second_ns = 1e9;
 
 template <CostModel::LinkCosts CostModel::*link, LinkSpeeds CostModel::LinkCosts::*state,
           double LinkSpeeds::*field>
@@ -116,8 +116,8 @@ constexpr auto joined(const std::array<CalibratedFigure, a> &left,
 
 template <CostModel::LinkCosts CostModel::*link, LinkSpeeds CostModel::LinkCosts::*state>
 constexpr std::array<CalibratedFigure, 3> figures_of(std::string_view group) {
-    return {{{group, "latency_ns", 0, second, link_figure<link, state, &LinkSpeeds::latency_ns>},
-             {group, "message_ns", 0, second, link_figure<link, state, &LinkSpeeds::message_ns>},
+    return {{{group, "latency_ns", 0, second_ns, link_figure<link, state, &LinkSpeeds::latency_ns>},
+             {group, "message_ns", 0, second_ns, link_figure<link, state, &LinkSpeeds::message_ns>},
              {group, "byte_ns", 0, 1000, link_figure<link, state, &LinkSpeeds::byte_ns>}}};
 }
 
@@ -127,21 +127,22 @@ constexpr auto figures_of(std::string_view alone, std::string_view shared) {
                   figures_of<link, &CostModel::LinkCosts::shared>(shared));
 }
 
-constexpr double least_rate = 1e-6, most_rate = 1e5; // GB/s
+constexpr double slowest_rate = 1e-6, fastest_rate = 1e5; // GB/s
 
-constexpr auto table = joined(
-    joined(joined(figures_of<&CostModel::local>("near alone", "near shared"),
-                  figures_of<&CostModel::eager>("eager alone", "eager shared")),
-           figures_of<&CostModel::remote>("far alone", "far shared")),
-    std::array<CalibratedFigure, 7>{{
-        {"far", "bytes_per_ns", least_rate, most_rate, figure<&CostModel::remote_bytes_per_ns>},
-        {"far", "burst_bytes", 0, 1e12, figure<&CostModel::remote_burst_bytes>},
-        {"far", "crowding", 1, 100, figure<&CostModel::remote_oversubscription>},
-        {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
-        {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
-        {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},
-        {"coding", "narrow", 1e-3, 1, figure<&CostModel::narrow_coding>},
-    }});
+constexpr auto table =
+    joined(joined(joined(figures_of<&CostModel::local>("near alone", "near shared"),
+                         figures_of<&CostModel::eager>("eager alone", "eager shared")),
+                  figures_of<&CostModel::remote>("far alone", "far shared")),
+           std::array<CalibratedFigure, 7>{{
+               {"far", "bytes_per_ns", slowest_rate, fastest_rate,
+                figure<&CostModel::remote_bytes_per_ns>},
+               {"far", "burst_bytes", 0, 1e12, figure<&CostModel::remote_burst_bytes>},
+               {"far", "crowding", 1, 100, figure<&CostModel::remote_oversubscription>},
+               {"copy", "1MiB", slowest_rate, fastest_rate, copy_figure<0>},
+               {"copy", "4MiB", slowest_rate, fastest_rate, copy_figure<1>},
+               {"copy", "16MiB", slowest_rate, fastest_rate, copy_figure<2>},
+               {"coding", "narrow", 1e-3, 1, figure<&CostModel::narrow_coding>},
+           }});
 
 constexpr size_t remote_rate = static_cast<size_t>(
     std::ranges::find(table, "bytes_per_ns", &CalibratedFigure::key) - table.begin());
@@ -286,7 +287,7 @@ private:
             if (found == std::end(operations))
                 return no_choice("operation", excerpt(parts.before), names_of(operations));
             QCCL_TRY(const double value,
-                     parse_number(found->name, parts.behind, least_rate, most_rate));
+                     parse_number(found->name, parts.behind, slowest_rate, fastest_rate));
             if (rate.*(found->rate) != 0)
                 return invalid_argument("%s is given twice", std::string(found->name).c_str());
             rate.*(found->rate) = static_cast<float>(value);

@@ -12,13 +12,11 @@ namespace qccl {
 
 namespace {
 
-constexpr uint32_t none = ~uint32_t{0};
-
 // The history of one slot: the step that wrote it last, and the steps that have read it since.
 struct Cell {
-    uint32_t writer = none;
-    uint32_t readers = none; // head of a list in Lowering::reads_
-    uint32_t last_reader = none;
+    uint32_t writer = no_index;
+    uint32_t readers = no_index; // head of a list in Lowering::reads_
+    uint32_t last_reader = no_index;
 };
 
 class Lowering {
@@ -76,7 +74,7 @@ private:
     }
 
     void read(Cell &place) {
-        if (place.writer != none) found_.push_back(place.writer);
+        if (place.writer != no_index) found_.push_back(place.writer);
         place.readers = add_read(place.readers);
         place.last_reader = number_;
     }
@@ -88,15 +86,15 @@ private:
 
     void write(Cell &place, Slot slot) {
         // The readers have waited for the writer, so waiting for the readers is enough.
-        if (place.writer != none && place.readers == none) found_.push_back(place.writer);
-        for (uint32_t i = place.readers; i != none; i = reads_[i].next)
+        if (place.writer != no_index && place.readers == no_index) found_.push_back(place.writer);
+        for (uint32_t i = place.readers; i != no_index; i = reads_[i].next)
             if (reads_[i].step != number_) found_.push_back(reads_[i].step);
         if (slot.is(SlotKind::wire)) release(place);
         place = {.writer = number_};
     }
 
     void release(const Cell &wire) {
-        if (schedule_.is_placed && wire.last_reader != none)
+        if (schedule_.is_placed && wire.last_reader != no_index)
             schedule_.steps[wire.last_reader].flags |= Step::releases;
     }
 

@@ -24,6 +24,9 @@
 
 namespace qccl {
 
+// The index of no step, slot, run, task or message.
+inline constexpr uint32_t no_index = ~uint32_t{0};
+
 // ---- Steps of a rank
 
 // The ranks that take part in a collective, as one of the ranks sees them.

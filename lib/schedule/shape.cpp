@@ -101,15 +101,13 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
 
 namespace {
 
-constexpr uint32_t none = ~uint32_t{0};
-
 // Puts steps into groups, which are issued in the order of their numbers. A group is a run of
 // joined steps, or a single send or recv.
 class Grouping {
 public:
     explicit Grouping(const Schedule &placed)
         : lowered_(placed), deps_(lower(lowered_)), group_of_(placed.steps.size()),
-          run_of_chunk_(placed.chunks, none) {
+          run_of_chunk_(placed.chunks, no_index) {
         for (uint32_t i = 0; i < placed.steps.size(); i++) {
             group_of_[i] = group_for(i);
             groups_ = std::max(groups_, group_of_[i] + 1);
@@ -141,14 +139,14 @@ private:
             return next;
         }
         uint32_t &run = run_of_chunk_[step.chunk];
-        if (run == none || !may_join(number, run)) run = next;
+        if (run == no_index || !may_join(number, run)) run = next;
         return run;
     }
 
     // A step may move ahead of sends only. A step that moved ahead of a recv would tear an
     // accumulator's run in two.
     bool may_join(uint32_t number, uint32_t run) const {
-        if (last_recv_ != none && last_recv_ > run) return false;
+        if (last_recv_ != no_index && last_recv_ > run) return false;
         const auto waits = deps_.of(number);
         return std::all_of(waits.begin(), waits.end(),
                            [&](uint32_t step) { return group_of_[step] <= run; });
@@ -156,10 +154,10 @@ private:
 
     std::vector<bool> find_local(const Schedule &placed) const {
         std::vector<bool> is_local(placed.chunks, true);
-        std::vector<uint32_t> home(placed.chunks, none);
+        std::vector<uint32_t> home(placed.chunks, no_index);
         const auto note = [&](Slot slot, uint32_t group) {
             if (!slot.is(SlotKind::accumulator)) return;
-            if (home[slot.index] == none)
+            if (home[slot.index] == no_index)
                 home[slot.index] = group;
             else if (home[slot.index] != group)
                 is_local[slot.index] = false;
@@ -180,7 +178,7 @@ private:
     std::vector<uint32_t> group_of_;     // by step
     std::vector<uint32_t> run_of_chunk_; // the latest run of each chunk
     uint32_t groups_ = 0;
-    uint32_t last_recv_ = none;
+    uint32_t last_recv_ = no_index;
 };
 
 } // namespace

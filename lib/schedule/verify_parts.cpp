@@ -159,8 +159,6 @@ Done check_frame(const Schedule &s, const Schedule &first, const Team &team,
 
 namespace {
 
-constexpr uint32_t none = ~uint32_t{0};
-
 class Races {
 public:
     Races(const Schedule &schedule, const Dependencies &dependencies, uint32_t rank)
@@ -176,7 +174,7 @@ public:
             for (const uint32_t earlier : deps_.of(i))
                 if (earlier >= i) return wrong_step(rank_, i, step, "waits for a later step");
             const uint32_t against = unordered(i);
-            if (against == none) continue;
+            if (against == no_index) continue;
             char reason[64];
             std::snprintf(reason, sizeof reason, "races with step %u", against);
             return wrong_step(rank_, i, step, reason);
@@ -189,8 +187,8 @@ private:
     // read comes after the last write, and that a write comes after all reads since the last write,
     // or after the last write if there are none.
     struct SlotChunk {
-        uint32_t writer = none;
-        uint32_t readers = none; // since then: head of a list in reads_
+        uint32_t writer = no_index;
+        uint32_t readers = no_index; // since then: head of a list in reads_
     };
     struct ChunkRead {
         uint32_t step;
@@ -209,18 +207,19 @@ private:
         const Step &step = s_.steps[number];
         for (uint32_t i = 0; step.verb != Verb::recv && i < step.sources; i++) {
             SlotChunk &read = place(step.src.after(i));
-            if (read.writer != none && !leads(read.writer, number)) return read.writer;
+            if (read.writer != no_index && !leads(read.writer, number)) return read.writer;
             reads_.push_back({number, read.readers});
             read.readers = static_cast<uint32_t>(reads_.size() - 1);
         }
-        if (step.verb == Verb::send) return none;
+        if (step.verb == Verb::send) return no_index;
         SlotChunk &written = place(step.dst);
-        if (written.writer != none && written.readers == none && !leads(written.writer, number))
+        if (written.writer != no_index && written.readers == no_index &&
+            !leads(written.writer, number))
             return written.writer;
-        for (uint32_t i = written.readers; i != none; i = reads_[i].next)
+        for (uint32_t i = written.readers; i != no_index; i = reads_[i].next)
             if (reads_[i].step != number && !leads(reads_[i].step, number)) return reads_[i].step;
         written = {.writer = number};
-        return none;
+        return no_index;
     }
 
     bool leads(uint32_t from, uint32_t to) {

@@ -15,12 +15,11 @@ namespace qccl {
 
 namespace {
 
-constexpr uint32_t none = ~uint32_t{0};
-
 // A send or a receive whose other side has not been posted yet.
 struct Posted {
-    uint32_t task = none;
-    uint32_t origin = none; // send: the wire slot, numbered over all ranks, that holds the bytes
+    uint32_t task = no_index;
+    uint32_t origin =
+        no_index; // send: the wire slot, numbered over all ranks, that holds the bytes
 };
 
 struct MessageKey {
@@ -82,7 +81,7 @@ private:
         run.graph = make_tasks(run.schedule, lower(run.schedule));
         run.waits = run.graph.waits;
         run.is_done.assign(run.graph.tasks.size(), false);
-        run.origins.assign(run.schedule.wires, none);
+        run.origins.assign(run.schedule.wires, no_index);
         for (uint32_t task = 0; task < run.waits.size(); task++)
             if (run.waits[task] == 0) run.ready.push(task);
         moving_.push_back(rank);
@@ -134,7 +133,7 @@ private:
         Posted own{.task = task};
         if (sends && run.schedule.is_placed) {
             own.origin = run.origins[step.src.index];
-            if (own.origin != none) holds_[own.origin]++;
+            if (own.origin != no_index) holds_[own.origin]++;
         }
         const MessageKey key = sends ? MessageKey{rank, step.peer, step.ordinal}
                                      : MessageKey{step.peer, rank, step.ordinal};
@@ -158,7 +157,7 @@ private:
     }
 
     void release(uint32_t origin) {
-        if (origin == none || --holds_[origin] != 0) return;
+        if (origin == no_index || --holds_[origin] != 0) return;
         RankRun &run = runs_[origin / outbox()];
         for (const uint32_t task : run.parked) run.ready.push(task);
         run.parked.clear();
@@ -178,10 +177,10 @@ private:
     // smallest step that lets one rank move. The course of the run depends only on how far ranks
     // look ahead, so a shorter look would not do. Returns false if no task is ready.
     bool look_further_ahead() {
-        uint32_t least = none;
+        uint32_t least = no_index;
         for (const RankRun &run : runs_)
             if (!run.ready.empty()) least = std::min(least, run.ready.top() - run.oldest);
-        if (least == none) return false;
+        if (least == no_index) return false;
         proof_.in_flight = least + 1;
         for (uint32_t rank = 0; rank < runs_.size(); rank++) moving_.push_back(rank);
         return true;
@@ -206,7 +205,7 @@ private:
             if (head.verb == other && head.peer == peer && head.ordinal == step.ordinal)
                 return task;
         }
-        return none;
+        return no_index;
     }
 
     // The oldest unfinished task of a rank depends on no unfinished task of that rank, so it waits
@@ -220,7 +219,7 @@ private:
                               "waits for ever for a wire slot where sends are synchronous");
         const RankRun &peer = runs_[step.peer];
         const uint32_t other = find_other_side(step.peer, step, rank);
-        if (other == none || peer.is_finished())
+        if (other == no_index || peer.is_finished())
             return wrong_step(rank, first, step, "has no other side");
         const uint32_t blocking = peer.oldest;
         char reason[256];
