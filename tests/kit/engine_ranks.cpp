@@ -3,7 +3,7 @@
 #include "kernels/cpu/cpu_tiers.hpp"
 
 #include <algorithm>
-#include <thread>
+#include <utility>
 
 namespace qtest {
 namespace {
@@ -128,24 +128,58 @@ Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking 
                    cut);
 }
 
-void on_each_thread(size_t ranks, const std::function<void(size_t rank)> &body) {
-    std::vector<std::string> said(ranks);
-    std::vector<std::thread> threads;
-    for (size_t r = 0; r < ranks; r++)
-        threads.emplace_back([&, r] {
-            try {
-                body(r);
-            } catch (const Failure &failure) {
-                said[r] = failure.text;
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (size_t r = 0; r < ranks; r++)
-        if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
+RankThreads::RankThreads(size_t ranks) : said_(ranks) {
+    for (size_t rank = 0; rank < ranks; rank++)
+        threads_.emplace_back([this, rank] { serve(rank); });
 }
 
+RankThreads::~RankThreads() {
+    {
+        const std::lock_guard lock(mutex_);
+        body_ = nullptr;
+        round_++;
+    }
+    begins_.notify_all();
+    for (std::thread &thread : threads_) thread.join();
+}
+
+void RankThreads::run(const Body &body) {
+    std::unique_lock lock(mutex_);
+    said_.assign(threads_.size(), "");
+    body_ = &body;
+    running_ = threads_.size();
+    round_++;
+    begins_.notify_all();
+    ended_.wait(lock, [this] { return running_ == 0; });
+    for (size_t rank = 0; rank < said_.size(); rank++)
+        if (!said_[rank].empty())
+            throw Failure{"rank " + std::to_string(rank) + ": " + said_[rank]};
+}
+
+void RankThreads::serve(size_t rank) {
+    std::unique_lock lock(mutex_);
+    for (uint64_t seen = 0;;) {
+        begins_.wait(lock, [&] { return round_ != seen; });
+        seen = round_;
+        if (!body_) return;
+        const Body &body = *body_;
+        lock.unlock();
+        std::string failure;
+        try {
+            body(rank);
+        } catch (const Failure &thrown) {
+            failure = thrown.text;
+        }
+        lock.lock();
+        said_[rank] = std::move(failure);
+        if (--running_ == 0) ended_.notify_one();
+    }
+}
+
+void on_each_thread(size_t ranks, const RankThreads::Body &body) { RankThreads(ranks).run(body); }
+
 Cluster::Cluster(uint32_t size, TransportOptions options, const Wrap &wrap, const Shows &shows)
-    : meeting_(size), ranks_(size) {
+    : meeting_(size), threads_(size), ranks_(size) {
     on_each([&](uint32_t rank) {
         TransportOptions mine = options;
         mine.rank = rank;
@@ -172,7 +206,7 @@ TransportOptions Cluster::test_options() {
 }
 
 void Cluster::on_each(const std::function<void(uint32_t rank)> &body) {
-    on_each_thread(size(), [&](size_t rank) { body(static_cast<uint32_t>(rank)); });
+    threads_.run([&](size_t rank) { body(static_cast<uint32_t>(rank)); });
 }
 
 Result<Bytes> Cluster::run(uint32_t rank, const TwinCall &call, const Program &program,
