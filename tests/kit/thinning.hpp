@@ -2,6 +2,9 @@
 // takes one case in n.
 #pragma once
 
+#include "codec/codec.hpp"
+
+#include <cstdint>
 #include <cstdlib>
 
 inline size_t thinning() {
@@ -10,4 +13,5 @@ inline size_t thinning() {
     return step == 0 ? 1 : step;
 }
 
-inline bool is_chosen(size_t number) { return number % thinning() == 0; }
+// Spread without a pattern, because the tables repeat types and inputs at fixed distances.
+inline bool is_chosen(uint64_t number) { return qccl::splitmix64(number) % thinning() == 0; }
