@@ -3,6 +3,7 @@
 // the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
 #include "tests/kit/case_table.hpp"
 #include "device_kit.hpp"
+#include "tests/kit/rank_threads.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <array>
@@ -87,30 +88,31 @@ Play sampled(uint64_t rarity) {
     return [rarity](RankOfCases &rank) { return rank.run(rarity); };
 }
 
+struct Comms : std::vector<qcclComm_t> {
+    using vector::vector;
+    ~Comms() {
+        for (const qcclComm_t comm : *this) (void)qcclCommDestroy(comm);
+    }
+    Comms(const Comms &) = delete;
+};
+
 void run_as_threads(const Devices &devices, const Play &play) {
     std::vector<const char *> names;
     for (const std::string &device : devices) names.push_back(device.c_str());
-    std::vector<qcclComm_t> comms(devices.size());
+    Comms comms(devices.size());
     if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), names.data()) !=
         qcclSuccess)
         throw Failure{qcclGetLastError(nullptr)};
-    std::vector<std::string> said(devices.size());
     std::vector<uint64_t> taken(devices.size());
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < devices.size(); rank++)
-        threads.emplace_back([&, rank] {
-            try {
-                RankOfCases cases(rank, devices, comms[rank]);
-                taken[rank] = play(cases);
-            } catch (const Failure &failure) {
-                said[rank] = failure.text;
-                (void)qcclCommRevoke(comms[rank]);
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (const qcclComm_t comm : comms) (void)qcclCommDestroy(comm);
-    for (uint32_t rank = 0; rank < devices.size(); rank++)
-        if (!said[rank].empty()) throw Failure{"rank " + std::to_string(rank) + ": " + said[rank]};
+    on_each_thread(devices.size(), [&](size_t rank) {
+        try {
+            RankOfCases cases(static_cast<uint32_t>(rank), devices, comms[rank]);
+            taken[rank] = play(cases);
+        } catch (const Failure &) {
+            (void)qcclCommRevoke(comms[rank]);
+            throw;
+        }
+    });
     CHECK(taken[0] > 5 / thinning());
 }
 

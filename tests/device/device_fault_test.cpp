@@ -62,7 +62,7 @@ bool has_failed(Collective collective, Buffers &buffers, GpuRank &rank) {
 // Makes one call in which the n-th call to the runtime fails. Returns whether the runtime was
 // called that often.
 bool run_with_failure(Collective collective, uint64_t n) {
-    Threads ranks(devices);
+    GpuRanks ranks(devices);
     std::vector<std::unique_ptr<Buffers>> buffers(ranks.size());
     ranks.on_each([&](size_t number, GpuRank &) { buffers[number] = std::make_unique<Buffers>(); });
     const uint64_t before = qcclEmulatedCountCalls();
@@ -114,7 +114,7 @@ void in_broadcast() { check_collective(Collective::broadcast); }
 void in_barrier() { check_collective(Collective::barrier); }
 
 void while_communicators_are_made() {
-    { const Threads ranks(devices); } // allocates what lasts as long as the process
+    { const GpuRanks ranks(devices); } // allocates what lasts as long as the process
     const size_t held = count_held();
     uint64_t failures = 0;
     for (uint64_t n = 1;; n = next(n)) {
@@ -149,7 +149,7 @@ void without_memory_there_is_no_communicator() {
 // A host word on which a stream still waits must not be given to another communicator.
 void a_stream_goes_on_whatever_failed() {
     for (uint64_t n = 1; n < 20; n++) {
-        Threads ranks({"emulated:0"});
+        GpuRanks ranks({"emulated:0"});
         ranks.on_each([&](size_t, GpuRank &rank) {
             GpuFloats values(10, 1);
             CHECK_EMULATED(qcclEmulatedLaunchHostFunc(
@@ -161,7 +161,7 @@ void a_stream_goes_on_whatever_failed() {
             qcclEmulatedFailCall(0, qcclEmulatedSuccess);
             check(qcclCommDestroy(rank.comm));
             rank.comm = nullptr;
-            const Threads next({"emulated:0"});
+            const GpuRanks next({"emulated:0"});
             for (int i = 0; i < 1000 && qcclEmulatedStreamQuery(rank.stream) != 0; i++)
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
             CHECK_EMULATED(qcclEmulatedStreamQuery(rank.stream));

@@ -28,7 +28,7 @@ capture(qcclEmulatedStream_t stream, const std::function<void()> &body,
 }
 
 void a_captured_call_is_made_by_every_replay() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         GpuFloats values(1000, 1);
         const auto graph = capture(rank.stream, [&] {
@@ -57,7 +57,7 @@ void replays_draw_other_noise() {
     constexpr int replays = 400; // the nightly script sets more
     const char *const more = std::getenv("QTEST_REPLAYS");
     const int times = more ? std::atoi(more) : replays;
-    Threads ranks(two);
+    GpuRanks ranks(two);
     std::array<std::vector<double>, 2> sums;
     ranks.on_each([&](size_t number, GpuRank &rank) {
         std::vector<float> input(count);
@@ -102,7 +102,7 @@ void replays_draw_other_noise() {
 // A graph captures the call, not the way it runs: the guard may switch the codec between replays.
 void a_guard_sends_replays_lossless() {
     constexpr size_t count = 4096;
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([&](size_t number, GpuRank &rank) {
         std::vector<float> input(count);
         for (size_t i = 0; i < count; i++) input[i] = input_of(number, i);
@@ -129,7 +129,7 @@ void a_guard_sends_replays_lossless() {
 }
 
 void a_graph_may_outlive_its_communicator() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     std::array<qcclEmulatedGraphExec_t, 2> graphs{};
     ranks.on_each([&](size_t number, GpuRank &rank) {
         GpuFloats values(10, 1);
@@ -177,7 +177,7 @@ void dawdle(qcclEmulatedStream_t stream) {
 // Captures two branches with a call each; each rank reaches another one of the two first. `between`
 // runs between the captures of the two calls and leaves the values of `others` unchanged.
 void check_branches(const std::function<void(GpuRank &rank, GpuFloats &others)> &between) {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([&](size_t number, GpuRank &rank) {
         GpuFloats a(100, 1), b(100, 10), others(100, 100);
         Forks forks;
@@ -218,7 +218,7 @@ void captures_may_overlap() {
 // The calls have equal shape, so only their order distinguishes them.
 void ranks_that_differ_in_order_are_told() {
     for (const size_t count : {size_t{100}, size_t{100000}}) {
-        Threads ranks(two);
+        GpuRanks ranks(two);
         ranks.on_each([&](size_t number, GpuRank &rank) {
             GpuFloats a(count, 1), b(count, 10);
             Forks streams;
@@ -245,7 +245,7 @@ void ranks_that_differ_in_order_are_told() {
 }
 
 void a_graph_may_be_instantiated_twice() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         GpuFloats values(100, 1);
         Forks forks;
@@ -298,7 +298,7 @@ void a_call_that_is_refused_is_in_no_graph() {
     bool was_refused = true;
     uint64_t n = 0;
     for (; was_refused; n++) {
-        Threads ranks({"emulated:0"});
+        GpuRanks ranks({"emulated:0"});
         ranks.on_each([&](size_t, GpuRank &rank) { was_refused = is_refused(n, rank); });
     }
     CHECK(n > 10);
@@ -331,7 +331,7 @@ void the_host_makes_the_call_of_each_launch_by_itself() {
 
 // The end of a graph takes locks that other threads hold while they call the GPU's runtime.
 void graphs_end_while_communicators_come_and_go() {
-    Threads ranks({"emulated:0"});
+    GpuRanks ranks({"emulated:0"});
     std::atomic<bool> is_over = false;
     std::thread others([&] {
         const char *const devices[] = {"emulated:1", "host"}; // the host rank's memory is pinned
@@ -358,7 +358,7 @@ void what_a_graph_holds_goes_with_it() {
     std::array<size_t, 2> held{};
     for (const size_t round : {0U, 1U}) {
         constexpr int graphs = 40;
-        Threads ranks(two);
+        GpuRanks ranks(two);
         ranks.on_each([](size_t, GpuRank &rank) {
             GpuFloats values(100, 1);
             for (int i = 0; i < graphs; i++) {

@@ -93,7 +93,7 @@ void check_operation(const Operation &operation) {
     Lookout lookout(operation.told_by);
     std::vector<const char *> devices{"emulated:0", "emulated:1", "emulated:2"};
     devices.resize(operation.ranks);
-    Threads ranks(devices, lookout.config());
+    GpuRanks ranks(devices, lookout.config());
     ranks.on_each([&](size_t number, GpuRank &rank) {
         is_of_program = true;
         GpuFloats values(1000, 1), sent(size_t{1} << 20, 1);

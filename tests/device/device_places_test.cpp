@@ -47,13 +47,13 @@ bool contains(const std::string &text, const char *part) {
 }
 
 void gpus_that_are_in_no_slot_follow_their_ranks() {
-    Threads ranks({"emulated:0", "emulated:1", "emulated:2", "emulated:3"});
+    GpuRanks ranks({"emulated:0", "emulated:1", "emulated:2", "emulated:3"});
     CHECK(!contains(explained(ranks[0].comm), "rings go by"));
 }
 
 void slots_decide_the_ring_order() {
     for (int gpu = 0; gpu < 4; gpu++) qcclEmulatedPlugIn(gpu, 0, buses[gpu], 0);
-    Threads ranks({"emulated:0", "emulated:1", "emulated:2", "emulated:3"});
+    GpuRanks ranks({"emulated:0", "emulated:1", "emulated:2", "emulated:3"});
     const std::string text = explained(ranks[2].comm);
     if (!contains(text, "rings go by 0 2 1 3\n") && !contains(text, "rings go by 0 2 3 1\n"))
         throw Failure{text};

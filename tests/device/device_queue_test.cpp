@@ -17,7 +17,7 @@ namespace {
 void a_stream_of_the_greatest_priority_is_told_once() {
     for (int round = 0; round < 2; round++) { // once for each communicator
         LogLines lines;
-        Threads ranks({"emulated:0"}, lines.config());
+        GpuRanks ranks({"emulated:0"}, lines.config());
         CHECK_EMULATED(qcclEmulatedSetDevice(0));
         GpuFloats values(100, 1);
         for (const int priority : {0, -4, -5, -5}) {
@@ -42,7 +42,7 @@ void the_thread_of_a_queue_sleeps_exactly() {
     slack = -1;
     qcclConfig_t config = QCCL_CONFIG_INIT;
     config.idle.function = [](void *) { slack = prctl(PR_GET_TIMERSLACK); };
-    Threads ranks({"emulated:0", "emulated:1"}, config);
+    GpuRanks ranks({"emulated:0", "emulated:1"}, config);
     ranks.on_each([](size_t number, GpuRank &rank) {
         GpuFloats values(100, 1);
         // Rank 1 waits until that thread of rank 0 has called the idle function; rank 0's call

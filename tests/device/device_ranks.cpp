@@ -1,11 +1,12 @@
 #include "device_ranks.hpp"
 
+#include "tests/kit/rank_threads.hpp"
+
 #include <algorithm>
-#include <thread>
 
 namespace qtest {
 
-Threads::Threads(const std::vector<const char *> &devices) : Threads(devices.size()) {
+GpuRanks::GpuRanks(const std::vector<const char *> &devices) : GpuRanks(devices.size()) {
     std::vector<qcclComm_t> comms(devices.size());
     if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), devices.data()) !=
         qcclSuccess)
@@ -14,34 +15,28 @@ Threads::Threads(const std::vector<const char *> &devices) : Threads(devices.siz
     create_streams(devices);
 }
 
-Threads::Threads(const std::vector<const char *> &devices, const qcclConfig_t &config)
-    : Threads(devices.size()) {
+GpuRanks::GpuRanks(const std::vector<const char *> &devices, const qcclConfig_t &config)
+    : GpuRanks(devices.size()) {
     qcclUniqueId id;
     if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
-    std::vector<std::string> said(ranks_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < ranks_.size(); i++)
-        threads.emplace_back([&, i] {
-            qcclConfig_t own = config;
-            own.device = devices[i];
-            if (qcclCommInitRankConfig(&ranks_[i].comm, static_cast<int>(ranks_.size()), &id,
-                                       static_cast<int>(i), &own) != qcclSuccess)
-                said[i] = qcclGetLastError(nullptr);
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (const std::string &failure : said)
-        if (!failure.empty()) throw Failure{failure};
+    on_each_thread(ranks_.size(), [&](size_t i) {
+        qcclConfig_t own = config;
+        own.device = devices[i];
+        if (qcclCommInitRankConfig(&ranks_[i].comm, static_cast<int>(ranks_.size()), &id,
+                                   static_cast<int>(i), &own) != qcclSuccess)
+            throw Failure{qcclGetLastError(nullptr)};
+    });
     create_streams(devices);
 }
 
-Threads::~Threads() {
+GpuRanks::~GpuRanks() {
     for (GpuRank &rank : ranks_) {
         if (rank.comm) (void)qcclCommDestroy(rank.comm);
         if (rank.stream) (void)qcclEmulatedStreamDestroy(rank.stream);
     }
 }
 
-void Threads::on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
+void GpuRanks::on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
     on_each_thread(ranks_.size(), [&](size_t i) {
         try {
             CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
@@ -53,7 +48,7 @@ void Threads::on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
     });
 }
 
-void Threads::create_streams(const std::vector<const char *> &devices) {
+void GpuRanks::create_streams(const std::vector<const char *> &devices) {
     for (size_t i = 0; i < ranks_.size(); i++) {
         ranks_[i].gpu = *gpu_number(devices[i]);
         CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));

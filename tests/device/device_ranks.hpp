@@ -18,20 +18,21 @@ struct GpuRank {
     qcclEmulatedStream_t stream = nullptr;
 };
 
-class Threads {
+class GpuRanks {
 public:
-    explicit Threads(const std::vector<const char *> &devices);
+    explicit GpuRanks(const std::vector<const char *> &devices);
     // Each rank gets `config` with its own device.
-    Threads(const std::vector<const char *> &devices, const qcclConfig_t &config);
-    ~Threads();
-    Threads(const Threads &) = delete;
+    GpuRanks(const std::vector<const char *> &devices, const qcclConfig_t &config);
+    ~GpuRanks();
+    GpuRanks(const GpuRanks &) = delete;
     GpuRank &operator[](size_t rank) { return ranks_[rank]; }
     size_t size() const { return ranks_.size(); }
 
     void on_each(const std::function<void(size_t rank, GpuRank &)> &body);
 
 private:
-    explicit Threads(size_t ranks) : ranks_(ranks) {} // the destructor runs if a constructor throws
+    explicit GpuRanks(size_t ranks)
+        : ranks_(ranks) {} // the destructor runs if a constructor throws
     void create_streams(const std::vector<const char *> &devices);
 
     std::vector<GpuRank> ranks_;

@@ -34,7 +34,7 @@ void wait_a_while(void *) { std::this_thread::sleep_for(30ms); }
 
 // The stream makes the input before the call, and reads the result after it.
 void calls_keep_their_place_in_the_stream() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         GpuFloats values(5000, 0), ones(5000, 1), result(5000, 0);
         const size_t bytes = values.count() * sizeof(float);
@@ -50,7 +50,7 @@ void calls_keep_their_place_in_the_stream() {
 }
 
 void the_call_returns_before_the_stream_comes_to_it() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         GpuFloats values(100, 1);
         Latch latch;
@@ -67,7 +67,7 @@ void the_call_returns_before_the_stream_comes_to_it() {
 // Small calls: GPUs whose ranks come together synchronize by themselves, and the host waits for a
 // late rank. What a rank has observed of earlier calls differs from rank to rank.
 void ranks_may_come_to_small_calls_early_or_late() {
-    Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
+    GpuRanks ranks({"emulated:0", "emulated:1", "emulated:2"});
     ranks.on_each([](size_t number, GpuRank &rank) {
         GpuFloats values(100, 1);
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -90,7 +90,7 @@ void ranks_may_come_to_small_calls_early_or_late() {
 }
 
 void the_default_stream_of_each_gpu() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         GpuFloats values(1000, 3);
         check(all_reduce(values, rank, nullptr));
@@ -104,7 +104,7 @@ void the_default_stream_of_each_gpu() {
 
 // Calls on several streams run in the order in which they were made.
 void calls_on_several_streams_keep_their_order() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
         qcclEmulatedStream_t other = nullptr;
         CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&other));
@@ -123,7 +123,7 @@ void calls_on_several_streams_keep_their_order() {
 
 // After the refusal nothing has happened, and a call on the right stream succeeds.
 void streams_of_another_gpu_are_refused() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([&](size_t number, GpuRank &rank) {
         GpuFloats values(10, 1);
         CHECK_EQ(all_reduce(values, rank, ranks[1 - number].stream), qcclInvalidArgument);
@@ -141,7 +141,7 @@ void streams_of_another_gpu_are_refused() {
 }
 
 void buffers_of_another_kind_are_refused_by_name() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     ranks.on_each([](size_t number, GpuRank &rank) {
         std::vector<float> host(10);
         GpuFloats values(10, 1);
@@ -171,7 +171,7 @@ void buffers_of_another_kind_are_refused_by_name() {
 // ---- Failures
 
 void a_rank_that_does_not_come_lets_the_stream_go_on() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     GpuRank &rank = ranks[0];
     CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
     GpuFloats values(1000, 1);
@@ -185,7 +185,7 @@ void a_rank_that_does_not_come_lets_the_stream_go_on() {
 }
 
 void an_abort_lets_the_stream_go_on() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     for (const bool aborts : {false, true}) {
         GpuRank &rank = ranks[aborts ? 1 : 0];
         CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
@@ -204,7 +204,7 @@ void an_abort_lets_the_stream_go_on() {
 
 // The earlier work fails when the stream reaches it.
 void a_stream_that_fails_fails_the_call_on_every_rank() {
-    Threads ranks(two);
+    GpuRanks ranks(two);
     GpuRank &rank = ranks[0];
     CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
     GpuFloats values(1000, 1);
@@ -262,7 +262,7 @@ void a_dead_process_lets_the_streams_of_others_go_on() {
 // The device memory that a rank exposes stays until its last reader is done.
 void a_rank_may_leave_while_others_still_read() {
     for (int round = 0; round < 5; round++) {
-        Threads ranks(two);
+        GpuRanks ranks(two);
         ranks.on_each([&](size_t number, GpuRank &rank) {
             GpuFloats values(100000, number == 0 ? 7.0F : 0.0F);
             if (number == 1) std::this_thread::sleep_for(20ms);
@@ -278,7 +278,7 @@ void a_rank_may_leave_while_others_still_read() {
 // The same for small calls: a late rank reads the eager slots after the others are done.
 void a_rank_may_leave_small_calls_while_others_still_read() {
     for (size_t round = 0; round < 12; round++) {
-        Threads ranks(two);
+        GpuRanks ranks(two);
         ranks.on_each([&](size_t number, GpuRank &rank) {
             GpuFloats values(100, number == 0 ? 7.0F : 1.0F);
             qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -297,7 +297,7 @@ void a_rank_may_leave_small_calls_while_others_still_read() {
 void a_call_that_fails_behind_others_holds_no_stream_up() {
     uint64_t failures = 0;
     for (uint64_t n = 1; n <= 8; n++) {
-        Threads ranks(two);
+        GpuRanks ranks(two);
         GpuRank &rank = ranks[0];
         CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
         qcclEmulatedStream_t other = nullptr;
@@ -324,7 +324,7 @@ void a_call_that_fails_behind_others_holds_no_stream_up() {
 // Ranks share a GPU, and a communicator ends while a call of another one holds a stream of that
 // GPU.
 void an_end_waits_for_no_stream_of_others() {
-    Threads ended({"emulated:0", "emulated:0"}), used({"emulated:0", "emulated:0"});
+    GpuRanks ended({"emulated:0", "emulated:0"}), used({"emulated:0", "emulated:0"});
     CHECK_EMULATED(qcclEmulatedSetDevice(0));
     GpuFloats first(1000, 1), second(1000, 1);
     check(all_reduce(first, used[1], used[1].stream));
@@ -340,7 +340,7 @@ void an_end_waits_for_no_stream_of_others() {
 }
 
 void splits_keep_their_devices() {
-    Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
+    GpuRanks ranks({"emulated:0", "emulated:1", "emulated:2"});
     ranks.on_each([](size_t number, GpuRank &rank) {
         qcclComm_t part = nullptr;
         check(qcclCommSplit(rank.comm, number == 1 ? 1 : 0, 0, &part, nullptr));

@@ -12,7 +12,7 @@ namespace {
 const std::vector<const char *> two{"emulated:0", "emulated:1"};
 constexpr char told[] = "GPUs do not reach each other's memory";
 
-void sum_on(Threads &ranks) {
+void sum_on(GpuRanks &ranks) {
     ranks.on_each([&](size_t, GpuRank &rank) {
         GpuFloats values(100, 1);
         check(all_reduce(values, rank, QCCL_STREAM_SYNC));
@@ -29,7 +29,7 @@ public:
 
 void gpus_that_reach_each_other_are_no_news() {
     LogLines lines;
-    Threads ranks(two, lines.config());
+    GpuRanks ranks(two, lines.config());
     sum_on(ranks);
     CHECK_EQ(lines.count(told), 0U);
 }
@@ -37,7 +37,7 @@ void gpus_that_reach_each_other_are_no_news() {
 void one_rank_says_why_gpus_do_not_reach_each_other() {
     const WithoutPeers now;
     LogLines lines;
-    Threads ranks({"emulated:0", "emulated:1", "emulated:2"}, lines.config());
+    GpuRanks ranks({"emulated:0", "emulated:1", "emulated:2"}, lines.config());
     sum_on(ranks);
     CHECK_EQ(lines.count(told), 1U);
     CHECK_EQ(lines.count("rank 0 does not reach rank 1: emulated:0: cannot reach the memory of "
@@ -49,7 +49,7 @@ void one_rank_says_why_gpus_do_not_reach_each_other() {
 void a_rank_that_reaches_some_says_whom_it_does_not_reach() {
     const WithoutPeers now;
     LogLines lines;
-    Threads ranks({"emulated:3", "emulated:3", "emulated:5"}, lines.config());
+    GpuRanks ranks({"emulated:3", "emulated:3", "emulated:5"}, lines.config());
     sum_on(ranks);
     CHECK_EQ(lines.count(told), 1U);
     CHECK_EQ(lines.count("rank 0 does not reach rank 2: emulated:3"), 1U);
@@ -60,14 +60,14 @@ void a_rank_that_reaches_some_says_whom_it_does_not_reach() {
 // after the other fail.
 void a_rank_whose_memory_has_no_name_says_why() {
     const uint64_t before = qcclEmulatedCountCalls();
-    { const Threads ranks(two, QCCL_CONFIG_INIT); }
+    { const GpuRanks ranks(two, QCCL_CONFIG_INIT); }
     const uint64_t calls = qcclEmulatedCountCalls() - before;
     for (uint64_t attempt = 0; attempt < 50 * calls; attempt++) {
         LogLines lines;
-        std::unique_ptr<Threads> ranks;
+        std::unique_ptr<GpuRanks> ranks;
         qcclEmulatedFailCall(1 + attempt % calls, qcclEmulatedErrorMemoryAllocation);
         try {
-            ranks = std::make_unique<Threads>(two, lines.config());
+            ranks = std::make_unique<GpuRanks>(two, lines.config());
         } catch (const Failure &) { // creation needs the call that failed
         }
         qcclEmulatedFailCall(0, qcclEmulatedSuccess);

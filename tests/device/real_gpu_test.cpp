@@ -35,25 +35,18 @@ public:
     Comms(const Comms &) = delete;
 
     void on_each(const std::function<void(uint32_t rank, qcclComm_t, const Stream &)> &body) {
-        std::vector<std::string> said(comms_.size());
         // The streams are created before the threads start: a GPU may delay the creation of a
         // stream until other streams have ended their work.
         std::vector<std::unique_ptr<Stream>> streams;
         for (size_t i = 0; i < comms_.size(); i++) streams.push_back(std::make_unique<Stream>());
-        std::vector<std::thread> threads;
-        for (uint32_t rank = 0; rank < comms_.size(); rank++)
-            threads.emplace_back([&, rank] {
-                try {
-                    body(rank, comms_[rank], *streams[rank]);
-                } catch (const Failure &failure) {
-                    said[rank] = failure.text;
-                    (void)qcclCommRevoke(comms_[rank]);
-                }
-            });
-        for (std::thread &thread : threads) thread.join();
-        for (size_t rank = 0; rank < said.size(); rank++)
-            if (!said[rank].empty())
-                throw Failure{"rank " + std::to_string(rank) + ": " + said[rank]};
+        on_each_thread(comms_.size(), [&](size_t rank) {
+            try {
+                body(static_cast<uint32_t>(rank), comms_[rank], *streams[rank]);
+            } catch (const Failure &) {
+                (void)qcclCommRevoke(comms_[rank]);
+                throw;
+            }
+        });
     }
 
 private:

@@ -128,56 +128,6 @@ Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking 
                    cut);
 }
 
-RankThreads::RankThreads(size_t ranks) : said_(ranks) {
-    for (size_t rank = 0; rank < ranks; rank++)
-        threads_.emplace_back([this, rank] { serve(rank); });
-}
-
-RankThreads::~RankThreads() {
-    {
-        const std::lock_guard lock(mutex_);
-        body_ = nullptr;
-        round_++;
-    }
-    begins_.notify_all();
-    for (std::thread &thread : threads_) thread.join();
-}
-
-void RankThreads::run(const Body &body) {
-    std::unique_lock lock(mutex_);
-    said_.assign(threads_.size(), "");
-    body_ = &body;
-    running_ = threads_.size();
-    round_++;
-    begins_.notify_all();
-    ended_.wait(lock, [this] { return running_ == 0; });
-    for (size_t rank = 0; rank < said_.size(); rank++)
-        if (!said_[rank].empty())
-            throw Failure{"rank " + std::to_string(rank) + ": " + said_[rank]};
-}
-
-void RankThreads::serve(size_t rank) {
-    std::unique_lock lock(mutex_);
-    for (uint64_t seen = 0;;) {
-        begins_.wait(lock, [&] { return round_ != seen; });
-        seen = round_;
-        if (!body_) return;
-        const Body &body = *body_;
-        lock.unlock();
-        std::string failure;
-        try {
-            body(rank);
-        } catch (const Failure &thrown) {
-            failure = thrown.text;
-        }
-        lock.lock();
-        said_[rank] = std::move(failure);
-        if (--running_ == 0) ended_.notify_one();
-    }
-}
-
-void on_each_thread(size_t ranks, const RankThreads::Body &body) { RankThreads(ranks).run(body); }
-
 Cluster::Cluster(uint32_t size, TransportOptions options, const Wrap &wrap, const Shows &shows)
     : meeting_(size), threads_(size), ranks_(size) {
     on_each([&](uint32_t rank) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tests/kernels/golden_cases.hpp"
+#include "rank_threads.hpp"
 #include "slow_twin.hpp"
 #include "tests/transport/transport_ranks.hpp"
 
@@ -12,14 +13,10 @@
 #include "engine/run/engine.hpp"
 #include "memory/shared_memory.hpp"
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <string>
-#include <thread>
 #include <vector>
 
 namespace qtest {
@@ -60,32 +57,6 @@ std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind);
 std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts);
 
 Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut);
-
-// A thread for each rank, kept from call to call: starting one takes longer than a small call.
-class RankThreads {
-public:
-    using Body = std::function<void(size_t rank)>;
-
-    explicit RankThreads(size_t ranks);
-    ~RankThreads();
-
-    // Runs body(rank) on each thread, waits for all, and throws the first rank's failure.
-    void run(const Body &body);
-
-private:
-    void serve(size_t rank);
-
-    std::mutex mutex_;
-    std::condition_variable begins_, ended_;
-    uint64_t round_ = 0;
-    const Body *body_ = nullptr; // of the round; null: the threads end
-    size_t running_ = 0;
-    std::vector<std::string> said_;
-    std::vector<std::thread> threads_;
-};
-
-// The same with threads for this call alone.
-void on_each_thread(size_t ranks, const RankThreads::Body &body);
 
 using Shows = std::function<bool(uint32_t rank)>;
 using Wrap = std::function<std::unique_ptr<Transport>(uint32_t rank, std::unique_ptr<Transport>)>;
