@@ -1,5 +1,6 @@
 """A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built. It compiles the
-sources of the fuzzers with their sanitizers, and the fuzzers find nothing; it only looks at the rest. Exits 77 (skip) with a
+sources of a commit's fuzzers with their sanitizers, and these fuzzers find nothing; it only looks at the rest, and at the
+fuzzers of the night. Exits 77 (skip) with a
 word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all sources first.
 
 usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
@@ -19,7 +20,7 @@ ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 FUZZ_FOLDER, MESON = sys.argv[3:]
 COMPILERS = {".c": "clang-14", ".cpp": "clang++-14"}
 FOLDER = "tests/clang"
-ROOMS = ("lib/", "bootstrap/", "topology/", "kernels/")
+ROOMS = ("lib/", "bootstrap/", "topology/", "kernels/", "tests/fuzz/")
 SKIP = 77
 # Options that have no warnings of their own, but with which the headers would have to be read alike.
 NO_MATTER = ("-O", "-f", "-g", "-pthread")
@@ -29,7 +30,7 @@ def options_of(command):
     """Without compiler, source and outputs."""
     words = iter(shlex.split(command))
     for word in words:
-        if word in ("-o", "-c", "-MF", "-MQ"):
+        if word in ("-o", "-c", "-MF", "-MQ", "-include-pch"):
             next(words)
         elif word == "-isystem":
             yield from (word, next(words))
@@ -52,19 +53,22 @@ def is_of_target(option):
     return option.startswith("-I") and option.endswith(".p")
 
 
-def groups(compiled):
+def groups(compiled, fuzz_folder):
     """{(room, suffix, command, needed): [sources]} of the sources that the fuzzers' build does not compile. Those of a group are
-    compiled by Meson in one room and with the same options."""
+    compiled by Meson in one room and with the same options. `fuzz_folder`: of the fuzzers' build, if there is one."""
     found, seen = {}, set()
-    for row in compiled_files(BUILD):
+    for row in [*compiled_files(BUILD), *(compiled_files(fuzz_folder) if fuzz_folder else [])]:
         source = pathlib.Path(row["file"])
         if not source.is_relative_to(ROOT) or source in compiled or source in seen:
             continue
         name = source.relative_to(ROOT).as_posix()
         if name.startswith(ROOMS):
             seen.add(source)
-            options = [option for option in options_of(row["command"]) if not is_of_target(option)]
-            room = "/".join(name.split("/")[:-1][:2])
+            folder = pathlib.Path(row["directory"])
+            options = [f"-I{(folder / option[2:]).resolve()}" if option.startswith("-I") else option
+                       for option in options_of(row["command"]) if not is_of_target(option)]
+            # Fuzzers all have one function's name.
+            room = source.stem if name.startswith("tests/") else "/".join(name.split("/")[:-1][:2])
             look = look_with(source.suffix, options, name.startswith("kernels/"))
             found.setdefault((room, source.suffix, *look), []).append(source)
     return found
@@ -83,11 +87,11 @@ def rule_of(key, sources):
             f"  look = {look}\n  sources = {' '.join(map(str, sources))}\n  room = {room}\n")
 
 
-def write_ninja(compiled):
+def write_ninja(compiled, fuzz_folder):
     """What has been found clean is looked at again only when it, or what it includes, has changed."""
     folder = BUILD / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    found = groups(compiled)
+    found = groups(compiled, fuzz_folder)
     count = sum(len(sources) for sources in found.values()) + len(compiled)
     if count < 100:
         sys.exit(f"clang_test: only {count} sources")
@@ -109,7 +113,8 @@ def main():
             print(f"clang_test: skipped, {tool} is not installed")
             sys.exit(SKIP)
     fuzz = fuzz_build.FuzzBuild(ROOT, FUZZ_FOLDER, MESON) if fuzz_build.is_possible() else None
-    command = ["ninja", "-k", "0", "-j2", "-C", str(BUILD), "-f", str(write_ninja(fuzz.sources() if fuzz else set()))]
+    rules = write_ninja(fuzz.sources(), fuzz.folder) if fuzz else write_ninja(set(), None)
+    command = ["ninja", "-k", "0", "-j2", "-C", str(BUILD), "-f", str(rules)]
     if subprocess.run(command, check=False).returncode != 0:
         sys.exit(1)
     if not fuzz:

@@ -3,6 +3,8 @@ file (-Dunity=on)."""
 import json
 import pathlib
 import re
+import shlex
+import sys
 
 
 def compiled_files(build):
@@ -10,6 +12,11 @@ def compiled_files(build):
     for row in json.loads((build / "compile_commands.json").read_text()):
         file = (pathlib.Path(row["directory"]) / row["file"]).resolve()
         together = re.findall(r"(?m)^#include<(.+)>$", file.read_text()) if re.search(r"-unity\d+\.c(pp)?$", file.name) else [file]
+        if not together:
+            sys.exit(f"compiled_files: {file} includes nothing")
         for source in map(str, together):
             source = str(pathlib.Path(source).resolve())
-            yield {**row, "file": source, "command": row["command"].replace(f" -c {row['file']}", f" -c {source}")}
+            command = row["command"].replace(f" -c {shlex.quote(row['file'])}", f" -c {shlex.quote(source)}")
+            if command == row["command"] and source != row["file"]:
+                sys.exit(f"compiled_files: no source stands in {command}")
+            yield {**row, "file": source, "command": command}

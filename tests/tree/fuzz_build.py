@@ -1,4 +1,4 @@
-"""The fuzzers, built with their sanitizers by clang 14: a build of its own inside the build folder. It is kept, so that
+"""The fuzzers of a commit, built with their sanitizers by clang 14: a build of its own inside the build folder. It is kept, so that
 only what changed is compiled again. Used by clang_test.py.
 """
 import json
