@@ -224,8 +224,7 @@ Done read_link(LineReader &line, Graph &graph) {
         QCCL_TRY(*end, line.number<uint32_t>("the link's end", no_vertex));
         if (*end >= graph.vertices().size())
             return refuse_text("part", std::to_string(*end) +
-                                           ", which the link ends at, does not stand "
-                                           "before it");
+                                           ", which the link ends at, does not stand before it");
     }
     if (graph.links().size() >= Graph::most_links)
         return refuse_text("the topology",

@@ -18,8 +18,8 @@ namespace {
 // A send or a receive whose other side has not been posted yet.
 struct Posted {
     uint32_t task = no_index;
-    uint32_t origin =
-        no_index; // send: the wire slot, numbered over all ranks, that holds the bytes
+    // Of a send: the wire slot, numbered over all ranks, that holds the bytes.
+    uint32_t origin = no_index;
 };
 
 struct MessageKey {

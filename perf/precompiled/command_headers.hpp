@@ -1,5 +1,5 @@
-// The headers that take longest to compile in files with options, precompiled. A file still
-// includes what it needs: with -Db_pch=false it is built without this file.
+// The headers that take longest to compile in files that include CLI11, precompiled. A
+// file still includes what it needs: with -Db_pch=false it is built without this file.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -242,7 +242,7 @@ template <AddressFamily family> static void silent_crowds_keep_nobody_out() {
 }
 
 template <AddressFamily family> static void a_thousand_that_dribble_keep_nobody_out() {
-    const size_t most = most_strangers();
+    const size_t most = make_room_for_strangers();
 
     const UniqueId id = make_id(options_at(family));
     const Endpoint endpoint = fields_of(id).endpoints.front();

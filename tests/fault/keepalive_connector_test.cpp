@@ -184,10 +184,10 @@ FileDescriptor knock(const KeepaliveListener &port) {
     return stranger;
 }
 
-// A thousand strangers connect before and while the ranks do: silent, dribbling, with garbage, with
-// what looks like a greeting, and with the answer instead of the cookie.
+// Up to a thousand strangers connect before and while the ranks do: silent, dribbling, with
+// garbage, with what looks like a greeting, and with the answer instead of the cookie.
 void strangers_keep_nobody_out(const char *address) {
-    const size_t most = most_strangers();
+    const size_t most = make_room_for_strangers();
     std::vector<KeepaliveListener> ports;
     for (int rank = 0; rank < 3; rank++) ports.push_back(port_at({address}));
     std::atomic<bool> is_over = false;

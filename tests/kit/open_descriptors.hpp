@@ -22,9 +22,10 @@ inline std::vector<int> open_descriptors() {
 
 inline size_t count_descriptors() { return open_descriptors().size(); }
 
-// Raises the limit of this process as far as it can be raised, and returns how many strangers may
-// connect within this process: a thousand, or fewer where the system allows fewer descriptors.
-inline size_t most_strangers() {
+// Raises this process's limit on descriptors to 4096, or as far as the system allows. Returns how
+// many strangers a test may connect: 1000, or a quarter of the limit, because a stranger takes up
+// to two descriptors here, its own and the accepted one, and the ranks need theirs.
+inline size_t make_room_for_strangers() {
     rlimit limit{};
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);

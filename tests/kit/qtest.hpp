@@ -25,8 +25,7 @@ struct Failure {
     std::string text;
 };
 
-// Defined in qtest.cpp: streams and strings at each check took a tenth of the time that tests take
-// to compile.
+// Defined in qtest.cpp: streams and strings at each check would make tests compile a tenth longer.
 [[noreturn]] void fail_at(const char *file, int line, const char *condition);
 [[noreturn]] void fail_at(const char *file, int line, const char *condition, std::string_view said);
 [[noreturn]] void fail_unequal(const char *file, int line, const char *a_text, const char *b_text,
@@ -37,9 +36,13 @@ std::string shown_number(uint64_t value);
 std::string shown_number(double value);
 std::string shown_pointer(const volatile void *value);
 
-// Returns the value as text, or nothing if it is neither a number, nor a pointer, nor a text.
+// Returns the value as text, or nothing if it is no text, number, enumerator or pointer.
 template <class T> std::string shown(const T &value) {
-    if constexpr (std::is_convertible_v<const T &, std::string_view>)
+    if constexpr (std::is_null_pointer_v<T>)
+        return "nullptr";
+    else if constexpr (std::is_same_v<T, char *> || std::is_same_v<T, const char *>)
+        return value ? shown_text(value) : "nullptr";
+    else if constexpr (std::is_convertible_v<const T &, std::string_view>)
         return shown_text(value);
     else if constexpr (std::is_floating_point_v<T>)
         return shown_number(static_cast<double>(value));

@@ -8,6 +8,7 @@
 #include "net/addresses.hpp"
 
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <thread>
 #include <vector>

@@ -7,6 +7,7 @@
 #include "net/addresses.hpp"
 
 #include <cstring>
+#include <exception>
 #include <future>
 
 #include <sched.h>

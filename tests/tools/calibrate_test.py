@@ -16,7 +16,7 @@ from launchers import HERE_ALONE, environment, free_port, start_by_hand
 PERF, RESULTS = sys.argv[1:3]
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}
 FULL = "QTEST_FULL" in os.environ
-USUAL, SMALL = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
+LARGER, SMALLER = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
 CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}
 
 
@@ -39,14 +39,14 @@ class Calibrate(unittest.TestCase):
         return found
 
     def test_a_file_for_two_jobs(self):
-        usual = [] if FULL else ["--largest", USUAL]
-        said = self.calibrate("-t", 2, *usual, "--out", "-")
+        larger = [] if FULL else ["--largest", LARGER]
+        said = self.calibrate("-t", 2, *larger, "--out", "-")
         self.assertRegex(said.stdout, r"(?s)\A# last of 2 ranks on 1 host.*\nqccl-calibration version=1\nmachine .*\njob ranks=2 hosts=1 model=\d+\n")
         self.assertRegex(said.stderr, r"\A\d+ calls of 2 ranks on 1 host, .* and \d+ codecs measured; ")
         self.file.parent.mkdir()
         first = said.stdout
         self.file.write_text(first)
-        said = self.calibrate("-t", 3, "--largest", SMALL, "--out", self.file)
+        said = self.calibrate("-t", 3, "--largest", SMALLER, "--out", self.file)
         self.assertRegex(said.stdout, r"(?m)^\d+ calls of 3 ranks on 1 host, .* and \d+ codecs measured; ")
         self.assertIn(f"written to {self.file}\n", said.stdout)
         self.assertEqual(said.stderr, "")
@@ -56,7 +56,7 @@ class Calibrate(unittest.TestCase):
             self.assertEqual(set(job), COLLECTIVES)
             self.assertLessEqual({("direct", "none"), ("direct", "int8"), ("ring", "none"), ("oneshot", "int4")}, set(job["all_reduce"]))
         largest = re.findall(r"(?m)^factor all_reduce ring none .* (\d+)=\S+$", self.file.read_text())
-        self.assertEqual(largest, [str(USUAL), str(SMALL)])
+        self.assertEqual(largest, [str(LARGER), str(SMALLER)])
         text = self.file.read_text()
         machine, pair, crowd = text.split("\njob ")
         for part in (machine, pair, crowd):

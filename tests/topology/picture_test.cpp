@@ -6,6 +6,7 @@
 #include "topology/formats/read_topology.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include <pugixml.hpp>
 
