@@ -87,7 +87,7 @@ install_packages() {
 
 # A tool that cannot be had skips its tests, which say so.
 install_test_packages() {
-    # At once takes half of the time, but needs all of them.
+    # One run of apt-get takes half of the time of three, but installs nothing if one package cannot be had.
     # shellcheck disable=SC2086
     { [ "$(id -u)" -eq 0 ] && install_packages $needed_to_build $needed_to_test $useful_to_test; } || {
         install_packages $needed_to_build
@@ -112,7 +112,7 @@ build() {
     with_tests=$1
     shift
     if [ ! -f build/build.ninja ]; then
-        # A room as one file takes half of the time, but all of it for a change of one file.
+        # One file for each target compiles faster, but a change of one source then compiles the whole target.
         meson setup build -Dunity=on -Dunity_size=20 -Dtests="$with_tests" "$@"
     elif [ "$with_tests" = true ]; then
         # Also looks again for what has been installed since.
@@ -136,8 +136,8 @@ print(f"{passed} passed, {sum(results.values())} failed, {skipped} skipped")
 PYTHON
 }
 
-# Prints options for a new folder. The kernels of every GPU take minutes to compile, and where there is no GPU the tests
-# use those of this one alone of each vendor; tests/nightly.sh compiles for all.
+# Prints options for a new folder. The kernels of every GPU take minutes to compile, and without a GPU the tests use only those
+# of one GPU of each vendor; tests/nightly.sh compiles for all.
 targets_to_test() {
     [ -f build/build.ninja ] || [ -e /dev/nvidiactl ] || [ -e /dev/kfd ] ||
         echo -Dnvidia_targets=90 -Damd_targets=gfx942
