@@ -1,8 +1,13 @@
-// The calls of the table of cases as a program in C makes them.
+// The calls of the table of cases as a program in C makes them, and communicators of ranks that are
+// threads.
 #pragma once
 
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/rank_threads.hpp"
 #include "tests/kit/slow_twin.hpp"
+
+#include <functional>
+#include <vector>
 
 #include <qccl/qccl.h>
 
@@ -27,6 +32,42 @@ inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, q
     default: return qcclBarrierConfig(comm, stream, config);
     }
 }
+
+// As on_each_thread. A rank that fails revokes its communicator, so that no other waits for it.
+inline void on_each_rank(size_t ranks, const std::function<qcclComm_t(size_t rank)> &comm_of,
+                         const RankFunction &function) {
+    on_each_thread(ranks, [&](size_t rank) {
+        try {
+            function(rank);
+        } catch (...) {
+            (void)qcclCommRevoke(comm_of(rank));
+            throw;
+        }
+    });
+}
+
+// The communicators of ranks that are threads, one for each device.
+class Comms {
+public:
+    explicit Comms(const std::vector<const char *> &devices) : comms_(devices.size()) {
+        if (qcclCommInitAll(comms_.data(), static_cast<int>(devices.size()), devices.data()) !=
+            qcclSuccess)
+            throw Failure{qcclGetLastError(nullptr)};
+    }
+    ~Comms() {
+        for (const qcclComm_t comm : comms_) (void)qcclCommDestroy(comm);
+    }
+    Comms(const Comms &) = delete;
+
+    void on_each(const std::function<void(uint32_t rank, qcclComm_t)> &function) const {
+        on_each_rank(
+            comms_.size(), [&](size_t rank) { return comms_[rank]; },
+            [&](size_t rank) { function(static_cast<uint32_t>(rank), comms_[rank]); });
+    }
+
+private:
+    std::vector<qcclComm_t> comms_;
+};
 
 // A codec handle that is destroyed with its owner.
 class CodecHandle {

@@ -3,7 +3,6 @@
 // the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
 #include "tests/kit/case_table.hpp"
 #include "device_kit.hpp"
-#include "tests/kit/rank_threads.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <array>
@@ -88,30 +87,13 @@ Play sampled(uint64_t rarity) {
     return [rarity](RankOfCases &rank) { return rank.run(rarity); };
 }
 
-struct Comms : std::vector<qcclComm_t> {
-    using vector::vector;
-    ~Comms() {
-        for (const qcclComm_t comm : *this) (void)qcclCommDestroy(comm);
-    }
-    Comms(const Comms &) = delete;
-};
-
 void run_as_threads(const Devices &devices, const Play &play) {
     std::vector<const char *> names;
     for (const std::string &device : devices) names.push_back(device.c_str());
-    Comms comms(devices.size());
-    if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), names.data()) !=
-        qcclSuccess)
-        throw Failure{qcclGetLastError(nullptr)};
     std::vector<uint64_t> taken(devices.size());
-    on_each_thread(devices.size(), [&](size_t rank) {
-        try {
-            RankOfCases cases(static_cast<uint32_t>(rank), devices, comms[rank]);
-            taken[rank] = play(cases);
-        } catch (const Failure &) {
-            (void)qcclCommRevoke(comms[rank]);
-            throw;
-        }
+    Comms(names).on_each([&](uint32_t rank, qcclComm_t comm) {
+        RankOfCases cases(rank, devices, comm);
+        taken[rank] = play(cases);
     });
     CHECK(taken[0] > 5 / thinning());
 }

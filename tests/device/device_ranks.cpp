@@ -1,7 +1,5 @@
 #include "device_ranks.hpp"
 
-#include "tests/kit/rank_threads.hpp"
-
 #include <algorithm>
 
 namespace qtest {
@@ -37,15 +35,12 @@ GpuRanks::~GpuRanks() {
 }
 
 void GpuRanks::on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
-    on_each_thread(ranks_.size(), [&](size_t i) {
-        try {
+    on_each_rank(
+        ranks_.size(), [&](size_t i) { return ranks_[i].comm; },
+        [&](size_t i) {
             CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
             body(i, ranks_[i]);
-        } catch (const Failure &) {
-            (void)qcclCommRevoke(ranks_[i].comm);
-            throw;
-        }
-    });
+        });
 }
 
 void GpuRanks::create_streams(const std::vector<const char *> &devices) {

@@ -10,7 +10,7 @@
 #include "tests/kit/sample.hpp"
 
 #include <functional>
-#include <thread>
+#include <memory>
 
 using namespace qtest;
 using real_gpu::GraphCalls;
@@ -21,36 +21,24 @@ using real_gpu::tested;
 
 namespace {
 
-// The communicators of ranks that are threads and share the GPU.
-class Comms {
+// Ranks that are threads and share the GPU, each with a communicator and a stream.
+class GpuThreads {
 public:
-    explicit Comms(uint32_t ranks) : comms_(ranks) {
-        const std::vector<const char *> devices(ranks, tested->traits().name.c_str());
-        if (qcclCommInitAll(comms_.data(), static_cast<int>(ranks), devices.data()) != qcclSuccess)
-            throw Failure{qcclGetLastError(nullptr)};
-    }
-    ~Comms() {
-        for (const qcclComm_t comm : comms_) (void)qcclCommDestroy(comm);
-    }
-    Comms(const Comms &) = delete;
+    explicit GpuThreads(uint32_t ranks)
+        : ranks_(ranks), comms_(std::vector<const char *>(ranks, tested->traits().name.c_str())) {}
 
     void on_each(const std::function<void(uint32_t rank, qcclComm_t, const Stream &)> &body) {
         // The streams are created before the threads start: a GPU may delay the creation of a
         // stream until other streams have ended their work.
         std::vector<std::unique_ptr<Stream>> streams;
-        for (size_t i = 0; i < comms_.size(); i++) streams.push_back(std::make_unique<Stream>());
-        on_each_thread(comms_.size(), [&](size_t rank) {
-            try {
-                body(static_cast<uint32_t>(rank), comms_[rank], *streams[rank]);
-            } catch (const Failure &) {
-                (void)qcclCommRevoke(comms_[rank]);
-                throw;
-            }
-        });
+        for (uint32_t rank = 0; rank < ranks_; rank++)
+            streams.push_back(std::make_unique<Stream>());
+        comms_.on_each([&](uint32_t rank, qcclComm_t comm) { body(rank, comm, *streams[rank]); });
     }
 
 private:
-    std::vector<qcclComm_t> comms_;
+    uint32_t ranks_;
+    Comms comms_;
 };
 
 // The buffers of a call on one rank, in place or not.
@@ -127,7 +115,7 @@ void collect(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream 
 }
 
 void compare_cases(uint32_t ranks, uint64_t rarity) {
-    Comms comms(ranks);
+    GpuThreads comms(ranks);
     comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
         Sample sample;
         uint64_t number = 0;
@@ -151,7 +139,7 @@ void eight_ranks_share_the_gpu() { compare_cases(8, 4 * rarity()); }
 // Vectors of many segments and tiles; those of the table have few.
 void large_vectors_are_cut() {
     for (const uint32_t ranks : {2U, 4U, 8U}) {
-        Comms comms(ranks);
+        GpuThreads comms(ranks);
         comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
             TwinCall call{.count = is_emulated() ? 60'013 : 3'000'013 / thinning(), .ranks = ranks};
             call.number = 0;
@@ -173,7 +161,7 @@ void large_vectors_are_cut() {
 // Engine::open_gpu.
 void first_calls_create_no_streams() {
     constexpr uint32_t ranks = 8;
-    Comms comms(ranks);
+    GpuThreads comms(ranks);
     comms.on_each([&](uint32_t rank, qcclComm_t comm, const Stream &stream) {
         const TwinCall call{.algorithm = "direct", .count = 100'003, .ranks = ranks};
         compare(call, rank, comm, stream, false, false);
@@ -188,7 +176,7 @@ void graphs_replay_calls() {
         return;
     }
     constexpr uint32_t ranks = 2;
-    Comms comms(ranks);
+    GpuThreads comms(ranks);
     comms.on_each([&](uint32_t rank, qcclComm_t comm, const Stream &stream) {
         const GraphCalls own; // for this thread
         TwinCall call{
