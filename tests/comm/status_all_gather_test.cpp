@@ -1,6 +1,7 @@
 // Tests StatusAllGather of lib/comm/creation_exchange: if a rank fails during creation, all ranks
 // learn of the failure at their next exchange.
 #include "tests/kit/qtest.hpp"
+#include "tests/kit/rank_threads.hpp"
 
 #include "bootstrap/bootstraps.hpp"
 #include "comm/creation_exchange.hpp"
@@ -17,14 +18,11 @@ static std::vector<Done> run(uint32_t size,
                              const std::function<Done(uint32_t, StatusAllGather &)> &body) {
     auto bootstraps = create_local_bootstraps(size, 20s);
     std::vector<Done> dones(size);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < size; rank++)
-        threads.emplace_back([&, rank] {
-            const auto own = std::move(bootstraps[rank]);
-            StatusAllGather exchange(*own);
-            dones[rank] = body(rank, exchange);
-        });
-    for (std::thread &thread : threads) thread.join();
+    qtest::on_each_thread(size, [&](size_t rank) {
+        const auto own = std::move(bootstraps[rank]);
+        StatusAllGather exchange(*own);
+        dones[rank] = body(static_cast<uint32_t>(rank), exchange);
+    });
     return dones;
 }
 

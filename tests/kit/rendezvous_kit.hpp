@@ -3,14 +3,13 @@
 #pragma once
 
 #include "qtest.hpp"
+#include "rank_threads.hpp"
 
 #include "bootstrap/bootstraps.hpp"
 #include "net/addresses.hpp"
 
 #include <cstdlib>
-#include <exception>
 #include <functional>
-#include <thread>
 #include <vector>
 
 namespace kit {
@@ -56,19 +55,8 @@ struct Timer {
 // Runs `part` for each rank on a thread of its own; returns the results in rank order.
 inline std::vector<Done> crowd(uint32_t size, const std::function<Done(uint32_t)> &part) {
     std::vector<Done> done(size);
-    std::vector<std::exception_ptr> failed_checks(size);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < size; rank++)
-        threads.emplace_back([&, rank] {
-            try {
-                done[rank] = part(rank);
-            } catch (const qtest::Failure &) {
-                failed_checks[rank] = std::current_exception();
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (const std::exception_ptr &failed : failed_checks)
-        if (failed) std::rethrow_exception(failed);
+    qtest::on_each_thread(size,
+                          [&](size_t rank) { done[rank] = part(static_cast<uint32_t>(rank)); });
     return done;
 }
 

@@ -1,6 +1,7 @@
 // Tests lib/net/fd_exchange: every rank gets the descriptors of all ranks, in rank order, also if
 // there are many. Strangers, garbage and silent connections delay no rank and leak no descriptor.
 #include "tests/kit/open_descriptors.hpp"
+#include "tests/kit/rank_threads.hpp"
 #include "tests/transport/transport_ranks.hpp"
 
 #include "net/fd_exchange.hpp"
@@ -90,19 +91,10 @@ void everyone_gets_everything() {
     // An ordinary user's limit is low until the process raises it.
     const DescriptorLimit raised(limit.rlim_max);
     serve_with(size, [&](const FdExchangeAddress &address) {
-        std::vector<std::thread> threads;
-        std::vector<std::string> said(size);
-        for (uint32_t rank = 1; rank < size; rank++)
-            threads.emplace_back([&, rank] {
-                try {
-                    check_pairs(join(address, rank, size, pair_of(rank), 20s), size);
-                } catch (const Failure &failure) {
-                    said[rank] = failure.text;
-                }
-            });
-        for (std::thread &thread : threads) thread.join();
-        for (const std::string &text : said)
-            if (!text.empty()) throw Failure{text};
+        on_each_thread(size, [&](size_t i) {
+            const auto rank = static_cast<uint32_t>(i);
+            if (rank != 0) check_pairs(join(address, rank, size, pair_of(rank), 20s), size);
+        });
     });
     CHECK_EQ(count_descriptors(), before);
 }
