@@ -1,7 +1,7 @@
 """A second compiler reads the library: clang 14 finds nothing to warn about in what the first one built. It compiles the
 sources of a commit's fuzzers with their sanitizers, and these fuzzers find nothing; it only looks at the rest, and at the
-fuzzers of the night. Exits 77 (skip) with a
-word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all sources first.
+fuzzers of the night. Exits 77 (skip) with a word where clang 14 or libFuzzer is missing; without libFuzzer it looks at all
+sources first.
 
 usage: clang_test.py SOURCE_ROOT BUILD_ROOT FUZZ_FOLDER MESON
 """

@@ -1,6 +1,6 @@
 """The kernels on processors that are not at hand: compiled for one and run under qemu, against the
-scalar reference and the same golden chunks. QTEST_FULL=1 takes all cases. Exits 77 (skip) with a word where
-a tool is missing."""
+scalar reference and the same golden chunks. QTEST_FULL=1 takes all cases. Exits 77 (skip) with a
+word where a tool is missing."""
 
 import argparse
 import os
