@@ -135,7 +135,7 @@ public:
     }
 
     void run(Input &input) {
-        while (!input.is_over()) {
+        while (!input.is_over() && !has_ended_) {
             switch (input.take() % 8) {
             case 0: tell_anything(input); break;
             case 1: end_and_begin(); break;
@@ -264,7 +264,9 @@ private:
         const RecvBuffer buffer{shape.slots + number,
                                 std::as_writable_bytes(std::span(*rooms_[number]))};
         const auto received = remote_.receive(1 + number % 2, {.ordinal = number / 2}, buffer);
-        if (received.state != RemoteEndpoint::ReceiveState::here) return;
+        using enum RemoteEndpoint::ReceiveState;
+        if (received.state == other_call || received.state == too_long) has_broken_rules_ = true;
+        if (received.state != here) return;
         require(received.bytes <= room_bytes, "more than the buffer holds");
         require(readers(number) == 1, "a message whose buffer is free");
         peer_table_.mine().readers(buffer.slot).count.store(0);
@@ -304,11 +306,16 @@ private:
     }
 
     // Ends the call, once all messages that have found a buffer are received, and begins the next
-    // call.
+    // call. A message that breaks the rules is the end of the communicator: the engine receives and
+    // begins nothing more, and messages behind it may keep their buffers.
     void end_and_begin() {
         while (!waiting_.fetches.empty()) finish_fetch(true);
         for (uint32_t number = 0; number < shape.slots; number++) {
             if (readers(number) != 0) receive(number);
+            if (has_broken_rules_) {
+                has_ended_ = true;
+                return;
+            }
             require(readers(number) == 0, "a buffer that is never free again");
         }
         begin();
@@ -328,6 +335,9 @@ private:
     RemoteEndpoint remote_{peer_table_, history_, shared_error_};
     NetworkEvents events_ = remote_.events();
     CallDescriptor call_{.count = 10, .codec = "none", .algorithm = "ring"};
+    bool has_broken_rules_ =
+        false; // a receive call has met a message of another call, or a long one
+    bool has_ended_ = false;
 };
 
 } // namespace

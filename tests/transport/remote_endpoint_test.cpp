@@ -17,6 +17,25 @@ bool holds_only(const MessageView &view, std::byte value) {
                        [&](std::byte each) { return each == value; });
 }
 
+// Waits for a message and takes it, with all other news, away from the end before its rank sees it.
+NetworkEnd::Came take_message(NetworkEnd &end) {
+    std::optional<NetworkEnd::Came> message;
+    await([&] {
+        const std::lock_guard guard(end.mutex);
+        for (NetworkEnd::News &news : end.news)
+            if (auto *const came = std::get_if<NetworkEnd::Came>(&news)) message = std::move(*came);
+        if (message) end.news.clear();
+        return message.has_value();
+    });
+    return std::move(*message);
+}
+
+// Delivers the message as if it had `bytes` bytes.
+void deliver(const NetworkEnd &end, const NetworkEnd::Came &message, size_t bytes) {
+    end.events.on_message(end.events.context, message.head.data(), message.head.size(),
+                          message.bytes.data(), bytes, nullptr);
+}
+
 // A process that finds the port of a rank can send to it, but does not know the session of the
 // ranks. A rank accepts no message from a rank of its own host either.
 void strangers_messages_are_thrown_away() {
@@ -260,21 +279,15 @@ void a_damaged_batch_fails_the_communicator() {
                 NetworkEnd &end = end_of(0);
                 await([&] { return count_untaken(end) != 0; });
                 CHECK_EQ(count_untaken(end), 1U);
-                std::optional<NetworkEnd::Came> batch;
-                {
-                    const std::lock_guard guard(end.mutex);
-                    batch = std::move(std::get<NetworkEnd::Came>(end.news.front()));
-                    end.news.clear();
-                }
-                CHECK_EQ(batch->bytes.size(), 2 * (sizeof(BatchEntry) + 8));
+                NetworkEnd::Came batch = take_message(end);
+                CHECK_EQ(batch.bytes.size(), 2 * (sizeof(BatchEntry) + 8));
                 constexpr uint64_t far_too_many = UINT64_MAX;
                 if (is_cut)
-                    batch->bytes.resize(batch->bytes.size() - 9);
+                    batch.bytes.resize(batch.bytes.size() - 9);
                 else
-                    std::memcpy(batch->bytes.data() + offsetof(BatchEntry, bytes), &far_too_many,
+                    std::memcpy(batch.bytes.data() + offsetof(BatchEntry, bytes), &far_too_many,
                                 sizeof far_too_many);
-                end.events.on_message(end.events.context, batch->head.data(), batch->head.size(),
-                                      batch->bytes.data(), batch->bytes.size(), nullptr);
+                deliver(end, batch, batch.bytes.size());
                 const auto failure = transport->failure();
                 CHECK(failure.has_value());
                 check_error(*failure, Code::damaged_data, 1,
@@ -476,23 +489,46 @@ void mail_that_cannot_be_kept_is_gone() {
             CHECK_OK(send(*transport, 0, *free_view(*transport)));
         } else {
             NetworkEnd &end = end_of(0);
-            std::optional<NetworkEnd::Came> mail;
-            await([&] {
-                const std::lock_guard guard(end.mutex);
-                for (NetworkEnd::News &news : end.news)
-                    if (auto *const came = std::get_if<NetworkEnd::Came>(&news))
-                        mail = std::move(*came);
-                if (mail) end.news.clear();
-                return mail.has_value();
-            });
-            end.events.on_message(end.events.context, mail->head.data(), mail->head.size(),
-                                  mail->bytes.data(), SIZE_MAX, nullptr);
+            deliver(end, take_message(end), SIZE_MAX);
             CHECK(transport->failure().has_value());
             const RecvBuffer buffer = free_buffer(*transport);
             const auto received =
                 transport->receive(1, {}, {buffer.slot, {buffer.memory.data(), SIZE_MAX}});
             CHECK_OK(received);
             CHECK(!*received);
+        }
+        rank.meeting.barrier();
+    });
+}
+
+// A broken rank sends a message of another call in front of the one that the posted receive asks
+// for. The right one has its buffer then, but the wrong one fails the communicator.
+void a_message_of_another_call_is_not_passed_over() {
+    run_ranks(Kind::inproc_apart, 2, [&](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(begin(*transport, call_number(1), 30s));
+        const RecvBuffer buffer = free_buffer(*transport);
+        if (rank.rank == 0) CHECK(!*transport->receive(1, {}, buffer));
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            CHECK_OK(send(*transport, 0, *free_view(*transport)));
+        } else {
+            NetworkEnd &end = end_of(0);
+            NetworkEnd::Came message = take_message(end);
+            MessageHeader header;
+            std::memcpy(&header, message.head.data(), sizeof header);
+            for (const uint64_t hash : {header.hash + 1, header.hash}) {
+                std::memcpy(message.head.data() + offsetof(MessageHeader, hash), &hash,
+                            sizeof hash);
+                deliver(end, message, message.bytes.size());
+            }
+            CHECK(!transport->is_free(buffer.slot));
+            const auto received = transport->receive(1, {}, buffer);
+            CHECK(!received);
+            check_error(
+                received.error(), Code::internal_error, Error::no_rank,
+                "a message came that call 1 does not know, though all ranks agree about it");
+            CHECK(transport->failure().has_value());
         }
         rank.meeting.barrier();
     });
@@ -530,6 +566,7 @@ int main() {
         ON_APART(a_call_that_is_given_up_leaves_no_buffer_taken),
         QTEST(all_hosts_hear_of_a_step_that_fails),
         QTEST(mail_that_cannot_be_kept_is_gone),
+        QTEST(a_message_of_another_call_is_not_passed_over),
         ON_APART(a_failure_that_makes_no_sense_is_its_tellers),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
