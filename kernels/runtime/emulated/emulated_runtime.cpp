@@ -47,8 +47,7 @@ Outcome Workers::put(const StreamPtr &stream, StreamWork work) {
         if (Outcome outcome = prepare(1); !outcome.is_ok()) return outcome;
         stream->is_served = true;
         served_++;
-        ready_.push_back(stream);
-        has_ready_.notify_one();
+        make_ready(stream);
     }
     stream->last = work.point;
     stream->work.push_back(std::move(work));
@@ -60,10 +59,24 @@ Outcome Workers::wait(Lock &lock, const PointPtr &point) {
     return point->outcome;
 }
 
+void Workers::make_ready(StreamPtr stream) {
+    ready_.push_back(std::move(stream));
+    if (idle_.empty()) return; // a thread that has done its work looks here
+    IdleThread &next = *idle_.back();
+    idle_.pop_back();
+    next.is_called = true;
+    next.called.notify_one();
+}
+
 void Workers::work_for_ever() {
     Lock lock(mutex_);
+    IdleThread own;
     while (true) {
-        has_ready_.wait(lock, [this] { return !ready_.empty(); });
+        while (ready_.empty()) {
+            idle_.push_back(&own);
+            own.called.wait(lock, [&] { return own.is_called; });
+            own.is_called = false;
+        }
         const StreamPtr stream = std::move(ready_.front());
         ready_.pop_front();
         serve(stream, lock);
@@ -103,10 +116,7 @@ void Workers::come_by(EmulatedStream &stream, const StreamWork &work, const Outc
     point.is_done = true;
     point.outcome = stream.failure;
     point.done.notify_all();
-    for (StreamPtr &waiting : point.waiting) {
-        ready_.push_back(std::move(waiting));
-        has_ready_.notify_one();
-    }
+    for (StreamPtr &waiting : point.waiting) make_ready(std::move(waiting));
     point.waiting.clear();
 }
 

@@ -160,13 +160,22 @@ public:
     }
 
 private:
+    // A thread that waits for work. Each has a condition variable of its own: where several threads
+    // wait on one, glibc before 2.41 can lose the signal that is to wake one of them (its bug
+    // 25847).
+    struct IdleThread {
+        std::condition_variable called;
+        bool is_called = false;
+    };
+
     void work_for_ever();
+    void make_ready(StreamPtr stream);
     void serve(const StreamPtr &stream, Lock &lock);
     Outcome run(std::function<Outcome()> body, Lock &lock);
     void come_by(EmulatedStream &stream, const StreamWork &work, const Outcome &outcome);
 
     std::mutex &mutex_;
-    std::condition_variable has_ready_;
+    std::vector<IdleThread *> idle_;
     std::deque<StreamPtr> ready_; // with work that may be able to run now
     size_t served_ = 0;           // streams that have work
     std::vector<ServiceThread> threads_;
