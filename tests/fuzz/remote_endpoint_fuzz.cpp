@@ -135,10 +135,10 @@ public:
     }
 
     void run(Input &input) {
-        while (!input.is_over() && !has_ended_) {
+        for (bool goes_on = true; goes_on && !input.is_over();) {
             switch (input.take() % 8) {
             case 0: tell_anything(input); break;
-            case 1: end_and_begin(); break;
+            case 1: goes_on = end_and_begin(); break;
             case 2: receive(input.take() % shape.slots); break;
             case 3: finish_fetch(input.take() % 2 == 0); break;
             case 4: remote_.progress(); break;
@@ -146,7 +146,7 @@ public:
             }
             look_around();
         }
-        end_and_begin();
+        (void)end_and_begin();
     }
 
 private:
@@ -306,19 +306,18 @@ private:
     }
 
     // Ends the call, once all messages that have found a buffer are received, and begins the next
-    // call. A message that breaks the rules is the end of the communicator: the engine receives and
-    // begins nothing more, and messages behind it may keep their buffers.
-    void end_and_begin() {
+    // call. Returns false after a message that breaks the rules, which is the end of the
+    // communicator: the engine receives and begins nothing more, and messages behind it may keep
+    // their buffers.
+    bool end_and_begin() {
         while (!waiting_.fetches.empty()) finish_fetch(true);
         for (uint32_t number = 0; number < shape.slots; number++) {
             if (readers(number) != 0) receive(number);
-            if (has_broken_rules_) {
-                has_ended_ = true;
-                return;
-            }
+            if (has_broken_rules_) return false;
             require(readers(number) == 0, "a buffer that is never free again");
         }
         begin();
+        return true;
     }
 
     Memory memory_[ranks]{Memory(shape), Memory(shape_of_notes), Memory(shape_of_notes)};
@@ -335,9 +334,8 @@ private:
     RemoteEndpoint remote_{peer_table_, history_, shared_error_};
     NetworkEvents events_ = remote_.events();
     CallDescriptor call_{.count = 10, .codec = "none", .algorithm = "ring"};
-    bool has_broken_rules_ =
-        false; // a receive call has met a message of another call, or a long one
-    bool has_ended_ = false;
+    // A receive call has met a message of another call, or one that is too long.
+    bool has_broken_rules_ = false;
 };
 
 } // namespace
