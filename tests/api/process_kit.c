@@ -146,7 +146,7 @@ qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted)
     float *values = malloc(count * sizeof *values);
     qcclResult_t result = qcclSuccess;
     int call, i;
-    for (call = 1; call <= 200 && result == qcclSuccess; call++) {
+    for (call = 1; call <= calls_of_body && result == qcclSuccess; call++) {
         const int n = call % 3 ? count : 3;
         for (i = 0; i < n; i++) values[i] = (float)(rank + call);
         result = qcclAllReduce(values, values, (size_t)n, qcclFloat32, qcclSum, comm, NULL);
@@ -166,7 +166,7 @@ void check_all_succeeded(const int statuses[size])
             fail_msg("rank %d: status %d, result %d: %s", rank, statuses[rank],
                      (int)shared->ranks[rank].result, shared->ranks[rank].sentence);
         assert_int_equal(shared->ranks[rank].destroyed, qcclSuccess);
-        assert_int_equal(shared->ranks[rank].calls, 200);
+        assert_int_equal(shared->ranks[rank].calls, calls_of_body);
     }
 }
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-enum { size = 4, count = 20000, most_warnings = 8 };
+enum { size = 4, count = 20000, calls_of_body = 200, most_warnings = 8 };
 
 /* Shared between parent and ranks. */
 typedef struct {
@@ -49,9 +49,9 @@ void play(const scenario_t *scenario, int statuses[size]);
 
 /* Waits until the rank has made so many calls; not for ever, since it may have died. */
 void await_calls(const shared_t *noted, int rank, int calls);
-/* A body: makes 200 all-reduces, of `count` values or of three, and checks the sums. */
+/* A body: makes calls_of_body all-reduces, of `count` values or of three, and checks the sums. */
 qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted);
-/* Checks that every rank has ended without an error, after 200 calls. */
+/* Checks that every rank has ended without an error, after all of its calls. */
 void check_all_succeeded(const int statuses[size]);
 /* Returns how many warnings of all ranks contain `part`. */
 int warnings_with(const char *part);

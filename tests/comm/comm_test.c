@@ -50,7 +50,7 @@ static double play_until_killed(const scenario_t *scenario, int rank)
         int statuses[size] = {0};
         const double begin = now_s();
         play(scenario, statuses);
-        if (WIFSIGNALED(statuses[rank]) && shared->ranks[rank].calls + 1 < 200)
+        if (WIFSIGNALED(statuses[rank]) && shared->ranks[rank].calls + 1 < calls_of_body)
             return now_s() - begin;
     }
     fail_msg("rank %d is never killed in its calls", rank);
