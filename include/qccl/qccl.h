@@ -281,7 +281,8 @@ typedef struct {
     int32_t rank;           /* this rank of the communicator */
     int32_t peer;           /* the rank at fault; -1: none is meant */
     int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
-                             * 4 barrier, 5 qcclCommSplit, 6 qcclCommShrink; -1 none */
+                             * 4 barrier, 5 qcclCommSplit, 6 qcclCommShrink, 7 reduce, 8 gather,
+                             * 9 scatter; -1 none */
     uint64_t call;          /* number of the collective on the communicator, from 1; 0: none */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
     int64_t expected;       /* 0, as `got`, if nothing was compared */
@@ -736,9 +737,10 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  *
  * Mismatches. If ranks disagree about a call, every rank gets qcclMismatch. Its sentence names the
  * lowest rank that differs from rank 0, and both values. If rank 0 does not come within
- * peer_timeout, the comparison starts from the lowest rank that has come. The root of a broadcast
- * waits for no other rank and may have returned by then. It gets qcclMismatch from its next call in
- * which it receives anything, at the latest from qcclCommFinalize or qcclCommDestroy. */
+ * peer_timeout, the comparison starts from the lowest rank that has come. A rank that only sends
+ * (the root of a broadcast or scatter, the others in a reduce or gather) waits for no other rank
+ * and may have returned by then. It gets qcclMismatch from its next call in which it receives
+ * anything, at the latest from qcclCommFinalize or qcclCommDestroy. */
 
 /* All-reduce: combines the vectors of all ranks element by element, and leaves the same result on
  * every rank.
@@ -783,6 +785,47 @@ QCCL_API qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, 
 QCCL_API qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count,
                                           qcclDataType_t type, int root, qcclComm_t comm,
                                           qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* Reduce: combines the vectors of all ranks element by element, and leaves the result on the root.
+ * Codecs with a guard are refused (qcclInvalidArgument), because only the root hears of the error.
+ *
+ * send: `count` elements.
+ * recv: `count` elements, written on the root only. It may be NULL on other ranks. In place on the
+ *   root: recv == send.
+ * root: a rank, equal on all ranks. */
+QCCL_API qcclResult_t qcclReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                 qcclRedOp_t op, int root, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclReduceConfig(const void *send, void *recv, size_t count,
+                                       qcclDataType_t type, qcclRedOp_t op, int root,
+                                       qcclComm_t comm, qcclStream_t stream,
+                                       const qcclCollConfig_t *config);
+
+/* Gather: leaves the blocks of all ranks, in rank order, on the root. The root's own block stays
+ * exact with any codec. Codecs with a guard are refused (qcclInvalidArgument), because only the
+ * root hears of the error.
+ *
+ * send: send_count elements. In place on the root: send == recv + root * send_count elements.
+ * recv: nranks * send_count elements, written on the root only. It may be NULL on other ranks.
+ * root: a rank, equal on all ranks. */
+QCCL_API qcclResult_t qcclGather(const void *send, void *recv, size_t send_count,
+                                 qcclDataType_t type, int root, qcclComm_t comm,
+                                 qcclStream_t stream);
+QCCL_API qcclResult_t qcclGatherConfig(const void *send, void *recv, size_t send_count,
+                                       qcclDataType_t type, int root, qcclComm_t comm,
+                                       qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* Scatter: leaves block r of the root's vector on rank r. The root's own block stays exact with any
+ * codec.
+ *
+ * send: nranks * recv_count elements, read on the root only. It may be NULL on other ranks.
+ * recv: recv_count elements. In place on the root: recv == send + root * recv_count elements.
+ * root: a rank, equal on all ranks. */
+QCCL_API qcclResult_t qcclScatter(const void *send, void *recv, size_t recv_count,
+                                  qcclDataType_t type, int root, qcclComm_t comm,
+                                  qcclStream_t stream);
+QCCL_API qcclResult_t qcclScatterConfig(const void *send, void *recv, size_t recv_count,
+                                        qcclDataType_t type, int root, qcclComm_t comm,
+                                        qcclStream_t stream, const qcclCollConfig_t *config);
 
 /* Barrier: returns, or lets the stream go on, when every rank has come. Its config must not name a
  * codec (qcclInvalidArgument). */
@@ -1003,7 +1046,7 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  * comm: must not be NULL.
  * what: a call in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes
  *   first. These follow in any order, and each has a default:
- *     bytes=      size of the whole vector; for reduce_scatter and all_gather, of all ranks' blocks
+ *     bytes=      size of the whole vector; where ranks have blocks, of all ranks' blocks
  *     count=      elements, as the function takes them; not together with bytes=
  *     type=, op=, root=, codec=, algorithm=
  *     format=     text, or json: one object with the same and more (`man qccl-info` describes it)

@@ -44,6 +44,12 @@ QCCL_TWIN_OF(qcclAllGather);
 QCCL_TWIN_OF(qcclAllGatherConfig);
 QCCL_TWIN_OF(qcclBroadcast);
 QCCL_TWIN_OF(qcclBroadcastConfig);
+QCCL_TWIN_OF(qcclReduce);
+QCCL_TWIN_OF(qcclReduceConfig);
+QCCL_TWIN_OF(qcclGather);
+QCCL_TWIN_OF(qcclGatherConfig);
+QCCL_TWIN_OF(qcclScatter);
+QCCL_TWIN_OF(qcclScatterConfig);
 QCCL_TWIN_OF(qcclBarrier);
 QCCL_TWIN_OF(qcclBarrierConfig);
 

@@ -43,8 +43,10 @@ static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team 
                     {"recv", given.recv, row.scatters ? block : whole}};
     if (row.scatters) buffers.send_meets = team.rank * block;
     if (row.gathers) buffers.recv_meets = team.rank * block;
-    // Only the root's send buffer is read.
-    if (row.has_one_source && key.root != team.rank) buffers.send.bytes = 0;
+    Team rooted = team;
+    rooted.root = key.root;
+    if (!has_input(key.collective, rooted)) buffers.send.bytes = 0;
+    if (!has_output(key.collective, rooted)) buffers.recv.bytes = 0;
     return buffers;
 }
 
@@ -355,6 +357,69 @@ qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataT
     return pqcclBroadcastConfig(send, recv, count, type, root, comm, stream, nullptr);
 }
 QCCL_TWIN(qcclBroadcast);
+
+qcclResult_t qcclReduceConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                              qcclRedOp_t op, int root, qcclComm_t comm, qcclStream_t stream,
+                              const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::reduce,
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .type = type,
+                             .op = op,
+                             .root = root,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclReduceConfig);
+
+qcclResult_t qcclReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
+                        qcclRedOp_t op, int root, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclReduceConfig(send, recv, count, type, op, root, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclReduce);
+
+qcclResult_t qcclGatherConfig(const void *send, void *recv, size_t send_count, qcclDataType_t type,
+                              int root, qcclComm_t comm, qcclStream_t stream,
+                              const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::gather,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "send_count",
+                             .count = send_count,
+                             .type = type,
+                             .root = root,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclGatherConfig);
+
+qcclResult_t qcclGather(const void *send, void *recv, size_t send_count, qcclDataType_t type,
+                        int root, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclGatherConfig(send, recv, send_count, type, root, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclGather);
+
+qcclResult_t qcclScatterConfig(const void *send, void *recv, size_t recv_count, qcclDataType_t type,
+                               int root, qcclComm_t comm, qcclStream_t stream,
+                               const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::scatter,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "recv_count",
+                             .count = recv_count,
+                             .type = type,
+                             .root = root,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclScatterConfig);
+
+qcclResult_t qcclScatter(const void *send, void *recv, size_t recv_count, qcclDataType_t type,
+                         int root, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclScatterConfig(send, recv, recv_count, type, root, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclScatter);
 
 qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                const qcclCollConfig_t *config) {

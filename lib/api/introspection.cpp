@@ -27,10 +27,10 @@ struct Words {
 
 Error unclear(std::string_view word) {
     return invalid_argument(
-        "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
-        "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
+        "what: \"%.*s\" is not understood; expected a collective (%s), then bytes= or count=, "
         "type=, op=, root=, codec=, algorithm=, format=text or json",
-        static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
+        static_cast<int>(std::min<size_t>(word.size(), 40)), word.data(),
+        listed({collective_names.begin(), collective_names.end()}).c_str());
 }
 
 template <class Value, class Parsed> bool store(Value &value, const Parsed &parsed) {

@@ -43,6 +43,9 @@ enum class Collective : int32_t {
     all_gather = 2,
     broadcast = 3,
     barrier = 4,
+    reduce = 7, // 5 and 6 are below
+    gather = 8,
+    scatter = 9,
 };
 // All ranks make these calls together, too, but they have no algorithm. A split has a number like a
 // collective. A shrink is published only if other ranks make another call instead.
@@ -139,6 +142,7 @@ struct CollectiveRow {
     bool gathers;                // a rank contributes its own part of the vector
     bool has_root;               // the caller names a rank
     bool has_one_source;         // only the root contributes values
+    bool has_one_result;         // only the root has a result
     bool needs_all_ranks;        // no rank is done before every rank has begun
     std::string_view alias = {}; // a second name that texts may use
 };
@@ -154,6 +158,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true,
      .alias = "allreduce"},
     {.collective = Collective::reduce_scatter,
@@ -165,6 +170,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true},
     {.collective = Collective::all_gather,
      .name = "all_gather",
@@ -175,6 +181,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = true,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true},
     {.collective = Collective::broadcast,
      .name = "broadcast",
@@ -185,6 +192,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = true,
      .has_one_source = true,
+     .has_one_result = false,
      .needs_all_ranks = false},
     {.collective = Collective::barrier,
      .name = "barrier",
@@ -195,6 +203,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true},
     {.collective = comm_split,
      .name = "comm_split",
@@ -205,6 +214,7 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true},
     {.collective = comm_shrink,
      .name = "comm_shrink",
@@ -215,7 +225,41 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .gathers = false,
      .has_root = false,
      .has_one_source = false,
+     .has_one_result = false,
      .needs_all_ranks = true},
+    {.collective = Collective::reduce,
+     .name = "reduce",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = true,
+     .scatters = false,
+     .gathers = false,
+     .has_root = true,
+     .has_one_source = false,
+     .has_one_result = true,
+     .needs_all_ranks = false},
+    {.collective = Collective::gather,
+     .name = "gather",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .scatters = false,
+     .gathers = true,
+     .has_root = true,
+     .has_one_source = false,
+     .has_one_result = true,
+     .needs_all_ranks = false},
+    {.collective = Collective::scatter,
+     .name = "scatter",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .scatters = true,
+     .gathers = false,
+     .has_root = true,
+     .has_one_source = true,
+     .has_one_result = false,
+     .needs_all_ranks = false},
 });
 static_assert(is_in_order(collective_table, &CollectiveRow::collective));
 
@@ -236,12 +280,14 @@ constexpr bool has_schedule(const CollectiveRow &row) { return row.is_scheduled;
 constexpr bool moves_values(const CollectiveRow &row) { return row.is_scheduled && row.has_values; }
 inline constexpr auto scheduled_collectives = collectives_with<has_schedule>();
 inline constexpr auto value_collectives = collectives_with<moves_values>();
-inline constexpr auto collective_names = [] {
-    std::array<const char *, scheduled_collectives.size()> names{};
-    for (size_t i = 0; i < names.size(); i++)
-        names.at(i) = row_of(scheduled_collectives.at(i)).name;
+template <size_t number>
+constexpr auto names_of(const std::array<Collective, number> &collectives) {
+    std::array<const char *, number> names{};
+    for (size_t i = 0; i < number; i++) names.at(i) = row_of(collectives.at(i)).name;
     return names;
-}();
+}
+inline constexpr auto collective_names = names_of(scheduled_collectives);
+inline constexpr auto value_collective_names = names_of(value_collectives);
 
 constexpr const TypeInfo &info(DataType type) { return type_table[static_cast<size_t>(type)]; }
 constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
@@ -287,7 +333,7 @@ constexpr bool reduces(Collective collective) { return row_of(collective).reduce
 // Whether the operation sums its operands; an average is a multiple of the sum.
 constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
 // Whether the vector consists of equal parts, one for each rank, and `count` is the count of a
-// part.
+// part. A rank whose buffer does not hold the vector holds its own part, or nothing.
 constexpr bool has_part_per_rank(Collective collective) {
     return row_of(collective).scatters || row_of(collective).gathers;
 }

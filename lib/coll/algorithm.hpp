@@ -9,6 +9,7 @@
 #include "schedule/schedule.hpp"
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,13 +28,25 @@ using Choices = std::array<uint8_t, 4>;
 
 using Emit = Schedule (*)(const Team &team, const Choices &choices);
 
+// What writes an algorithm's schedules of each collective; nullptr where there are none.
+using Emitters = std::array<Emit, collective_table.size()>;
+struct CollectiveEmitter {
+    Collective collective;
+    Emit emit;
+};
+constexpr Emitters by_collective(std::initializer_list<CollectiveEmitter> all) {
+    Emitters emitters{};
+    for (const CollectiveEmitter &each : all)
+        emitters[static_cast<size_t>(each.collective)] = each.emit;
+    return emitters;
+}
+
 struct AlgorithmRow {
     std::string_view name;
     std::span<const AlgorithmKey> keys;
     SumOrder (*order)(Collective collective, const Team &team, const Choices &choices,
                       uint32_t chunk);
-    std::array<Emit, collective_table.size()>
-        emitters; // by Collective; nullptr where there is no such schedule
+    Emitters emitters;
 
     // Properties of the schedule as verify counts them, for teams of any size; equal on all ranks.
     // rounds: the longest chain of messages that wait for one another. noise: the predicted NMSE of
@@ -49,7 +62,7 @@ struct AlgorithmRow {
                              const Choices &choices) = nullptr;
 
     // Number of eager exchanges needed (1 or 2), each of which carries what every rank has before
-    // it; 0: not supported. A broadcast is supported only if the number is 1.
+    // it; 0: not supported. A collective with a root is supported only if the number is 1.
     uint32_t exchanges = 0;
     OwnInput own = OwnInput::exact;
     // Partial sums travel, so that a lossless sum of three or more ranks is rounded to the type on

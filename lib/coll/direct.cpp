@@ -2,8 +2,8 @@
 // bytes as the ring, in two rounds, and the sum is in rank order with one rounding. This file
 // writes the schedules of direct, and the phases of direct and of a star in which each owner sums.
 // Oneshot: every rank sends each other rank everything that it needs, and each rank sums the
-// decoded bytes of all ranks, its own included. One round, for small messages. The all-gather is
-// direct's.
+// decoded bytes of all ranks, its own included. One round, for small messages. The all-gather, the
+// gather and the scatter are direct's.
 
 #include "coll/emitters.hpp"
 
@@ -120,17 +120,52 @@ Schedule broadcast_direct(const Team &t) {
     return s;
 }
 
-uint32_t rounds_direct(Collective collective, uint32_t P) {
-    if (collective == Collective::all_reduce) return P == 1 ? 0 : 2;
-    return std::min(P - 1, row_of(collective).has_root ? 2U : 1U);
+Schedule reduce_direct(const Team &t) {
+    return reduce_by(direct_phases, each_with_its_own(t), t.root, t.size == 1 ? 0 : t.size);
 }
 
-// All ranks but the owner encode their part of the sum, and the owner encodes the result.
+Schedule gather_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
+    if (t.rank != t.root) {
+        s.send(t.root, input(t.rank));
+        return s;
+    }
+    s.copy(output(t.rank), input(t.rank));
+    for (uint32_t i = 1; i < t.size; i++) s.recv(t.before(i), output(t.before(i)));
+    return s;
+}
+
+Schedule scatter_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size - 1};
+    if (t.rank != t.root) {
+        s.recv(t.root, output(t.rank));
+        return s;
+    }
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
+    s.copy(output(t.rank), input(t.rank));
+    return s;
+}
+
+uint32_t rounds_direct(Collective collective, uint32_t P) {
+    // A root of two ranks has nobody to forward its chunks to the other.
+    const bool is_one_round =
+        has_part_per_rank(collective) || (collective == Collective::broadcast && P == 2);
+    return P == 1 ? 0 : is_one_round ? 1 : 2;
+}
+
+// All ranks but the owner encode their part of the sum, and the owner encodes the result. A root
+// has its own part as it is.
 double noise_direct(Collective collective, uint32_t P) {
     if (P == 1) return 0;
-    const double parts = (P - 1.0) / P;
-    if (collective == Collective::all_reduce) return parts + 1;
-    return collective == Collective::reduce_scatter ? parts : 1;
+    const double others = (P - 1.0) / P;
+    switch (collective) {
+    case Collective::all_reduce: return others + 1;
+    case Collective::reduce: return others + others;
+    case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter: return others;
+    default: return 1;
+    }
 }
 
 // ---- oneshot
@@ -164,11 +199,27 @@ Schedule broadcast_oneshot(const Team &t) {
     return s;
 }
 
+Schedule reduce_oneshot(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
+    if (t.rank != t.root) {
+        s.send(t.root, input(0));
+        return s;
+    }
+    const Group all(ranks_in_turn(t.size), t.rank);
+    s.finish(output(0), receive_and_sum(s, all, 0, OwnInput::as_encoded));
+    return s;
+}
+
 Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
 
 uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
-// Every contribution to a result is encoded exactly once.
-double noise_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
+// Every contribution to a result is encoded exactly once, except the root's own part of a gather
+// or scatter, which are direct's.
+double noise_oneshot(Collective collective, uint32_t P) {
+    const CollectiveRow &row = row_of(collective);
+    if (row.has_root && has_part_per_rank(collective)) return noise_direct(collective, P);
+    return std::min(P - 1, 1U);
+}
 
 } // namespace qccl

@@ -27,6 +27,9 @@ Schedule all_reduce_direct(const Team &team);
 Schedule reduce_scatter_direct(const Team &team);
 Schedule all_gather_direct(const Team &team);
 Schedule broadcast_direct(const Team &team);
+Schedule reduce_direct(const Team &team);
+Schedule gather_direct(const Team &team);
+Schedule scatter_direct(const Team &team);
 
 // Every member sends each other member its input of the chunks that the other one owns.
 void scatter_inputs(Schedule &schedule, const Group &group);
@@ -42,6 +45,7 @@ double noise_direct(Collective collective, uint32_t ranks);
 Schedule all_reduce_oneshot(const Team &team);
 Schedule reduce_scatter_oneshot(const Team &team);
 Schedule broadcast_oneshot(const Team &team);
+Schedule reduce_oneshot(const Team &team);
 // An all-reduce of no values: no rank has the result before all ranks have called.
 Schedule barrier_oneshot(const Team &team);
 
@@ -59,6 +63,7 @@ Schedule all_reduce_ring(const Team &team, const Choices &choices);
 Schedule reduce_scatter_ring(const Team &team, const Choices &choices);
 Schedule all_gather_ring(const Team &team, const Choices &choices);
 Schedule broadcast_ring(const Team &team, const Choices &choices);
+Schedule reduce_ring(const Team &team, const Choices &choices);
 
 // Returns the order of the sum: from the position where the chunk starts to the one where it ends.
 SumOrder order_ring(Collective collective, const Team &team, const Choices &choices,
@@ -75,9 +80,10 @@ extern const GroupPhases halving_phases;
 Schedule all_reduce_halving(const Team &team);
 Schedule reduce_scatter_halving(const Team &team);
 Schedule all_gather_halving(const Team &team);
+Schedule reduce_halving(const Team &team);
 
 SumOrder by_halving(Collective collective, uint32_t ranks, uint32_t chunk);
-uint32_t rounds_halving(Collective collective, uint32_t ranks);
+uint32_t rounds_halving(Collective collective, const Team &team);
 double noise_halving(Collective collective, uint32_t ranks);
 
 // ---- Recursive doubling (halving_doubling.cpp)
@@ -102,6 +108,11 @@ extern const GroupPhases tree_phases;
 
 Schedule all_reduce_tree(const Team &team, const Choices &choices);
 Schedule broadcast_tree(const Team &team, const Choices &choices);
+Schedule reduce_tree(const Team &team, const Choices &choices);
+// The parts travel one by one, each unchanged, through all ranks between its own rank and the root.
+// With two trees each takes every other part.
+Schedule gather_tree(const Team &team, const Choices &choices);
+Schedule scatter_tree(const Team &team, const Choices &choices);
 
 // Returns, by rank, the rank that it sends its sums to in the tree of one chunk; the root is its
 // own parent.
@@ -127,10 +138,8 @@ inline constexpr std::string_view inner_codec_words[] = {
     "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
     "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
 
-Schedule all_reduce_hierarchy(const Team &team, const Choices &choices);
-Schedule reduce_scatter_hierarchy(const Team &team, const Choices &choices);
-Schedule all_gather_hierarchy(const Team &team, const Choices &choices);
-Schedule broadcast_hierarchy(const Team &team, const Choices &choices);
+// For all_reduce, reduce_scatter, all_gather, broadcast and reduce.
+Schedule emit_hierarchy(Collective collective, const Team &team, const Choices &choices);
 
 SumOrder by_hierarchy(Collective collective, const Team &team, const Choices &choices,
                       uint32_t chunk);

@@ -62,6 +62,24 @@ Schedule all_gather_by(const GroupPhases &phases, const Group &team) {
     return s;
 }
 
+Schedule reduce_by(const GroupPhases &phases, const Group &team, uint32_t root, uint32_t outbox) {
+    Schedule s{.chunks = team.size(), .outbox = outbox};
+    Parts parts = inputs(s);
+    phases.reduce_scatter(s, team, parts);
+    gather_sums(s, team, root, parts);
+    return s;
+}
+
+void gather_sums(Schedule &s, const Group &g, uint32_t root, const Parts &parts) {
+    if (g.ranks[g.own] != root) {
+        for (const uint32_t c : g.own_chunks()) s.send_finished(root, parts[c]);
+        return;
+    }
+    for (const uint32_t c : g.own_chunks()) s.finish(output(c), parts[c]);
+    for (uint32_t i = 1; i < g.size(); i++)
+        for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(i)], output(c));
+}
+
 // ---- Groups within groups
 
 TierTree::TierTree(const Team &team) {

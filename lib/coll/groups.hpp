@@ -100,6 +100,11 @@ struct GroupPhases {
 Schedule all_reduce_by(const GroupPhases &phases, const Group &team, uint32_t outbox);
 Schedule reduce_scatter_by(const GroupPhases &phases, const Group &team, uint32_t outbox);
 Schedule all_gather_by(const GroupPhases &phases, const Group &team);
+Schedule reduce_by(const GroupPhases &phases, const Group &team, uint32_t root, uint32_t outbox);
+
+// Sends the sums of the chunks from their owners to the root, which is a member. `parts`: the sums
+// of this rank's own chunks. An owner keeps nothing of its sums.
+void gather_sums(Schedule &schedule, const Group &group, uint32_t root, const Parts &parts);
 
 // ---- Groups within groups
 

@@ -103,7 +103,9 @@ std::vector<Split> all_splits(uint32_t size) {
     return splits;
 }
 
-uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduce_scatter, size); }
+uint32_t rounds_one_way(uint32_t size) {
+    return rounds_halving(Collective::reduce_scatter, {.size = size});
+}
 
 } // namespace
 
@@ -122,13 +124,18 @@ Schedule all_gather_halving(const Team &t) {
     return all_gather_by(halving_phases, each_with_its_own(t));
 }
 
+Schedule reduce_halving(const Team &t) {
+    return reduce_by(halving_phases, each_with_its_own(t), t.root, t.size == 1 ? 0 : t.size);
+}
+
 SumOrder by_halving(Collective, uint32_t ranks, uint32_t chunk) {
     return SumOrder::by_tree(parents_of(ranks, chunk % ranks));
 }
 
 // In an uneven split the extra rank receives nothing, so the longest chain of messages can be
 // shorter than the number of splits.
-uint32_t rounds_halving(Collective collective, uint32_t P) {
+uint32_t rounds_halving(Collective collective, const Team &t) {
+    const uint32_t P = t.size;
     if (P == 1) return 0;
     const std::vector<Split> splits = all_splits(P);
     std::vector<uint32_t> rounds(P);
@@ -142,8 +149,11 @@ uint32_t rounds_halving(Collective collective, uint32_t P) {
     };
     if (collective != Collective::all_gather)
         for (const Split &split : splits) exchange(split, false);
-    if (collective != Collective::reduce_scatter)
+    if (collective == Collective::all_reduce || collective == Collective::all_gather)
         for (auto split = splits.rbegin(); split != splits.rend(); ++split) exchange(*split, true);
+    if (collective == Collective::reduce)
+        for (uint32_t owner = 0; owner < P; owner++)
+            if (owner != t.root) rounds[t.root] = std::max(rounds[t.root], rounds[owner] + 1);
     return *std::max_element(rounds.begin(), rounds.end());
 }
 
@@ -162,7 +172,8 @@ double noise_halving(Collective collective, uint32_t P) {
         }
     }
     const double parts = static_cast<double>(encoded) / P / P;
-    return collective == Collective::all_reduce ? parts + 1 : parts;
+    if (collective == Collective::all_reduce) return parts + 1;
+    return collective == Collective::reduce ? parts + (P - 1.0) / P : parts;
 }
 
 // ---- Doubling
@@ -216,7 +227,7 @@ SumOrder by_doubling(Collective, const Team &t, uint32_t) {
 
 // The messages and their dependencies are those of halving's way back.
 uint32_t rounds_doubling(Collective, uint32_t P) {
-    return rounds_halving(Collective::all_gather, P);
+    return rounds_halving(Collective::all_gather, {.size = P});
 }
 
 // A contribution is encoded once for each split that its rank takes part in.

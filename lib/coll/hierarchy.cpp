@@ -52,11 +52,11 @@ std::vector<ChunkRoute> routes_of_root(const Team &t, const TierTree &tree, bool
 }
 
 // In an all-gather a chunk leaves its owner's groups through their leaders, if there are any; in a
-// reduce-scatter the owner itself makes the sum.
+// reduce-scatter the owner itself makes the sum. A reduce goes a broadcast's way back.
 std::vector<ChunkRoute> routes_of(Collective collective, const Team &t, const TierTree &tree,
                                   const Choices &choices) {
     if (collective == Collective::all_reduce) return routes_of_sums(tree, has_leaders(choices));
-    if (collective == Collective::broadcast) return routes_of_root(t, tree, has_leaders(choices));
+    if (row_of(collective).has_root) return routes_of_root(t, tree, has_leaders(choices));
     const bool is_helped = collective == Collective::all_gather && has_leaders(choices);
     std::vector<ChunkRoute> routes;
     for (uint32_t owner = 0; owner < t.size; owner++)
@@ -69,16 +69,23 @@ std::vector<ChunkRoute> routes_of(Collective collective, const Team &t, const Ti
 // routes of a team.
 bool are_helped(const std::vector<ChunkRoute> &routes) { return !routes[0].shares.empty(); }
 
+// Returns the rank that makes a chunk's complete sum.
+uint32_t end_of(const TierTree &tree, const ChunkRoute &route) {
+    return tree.leader(tree.levels() - 1, 0, route);
+}
+
 // Writes the schedule of one rank.
 class Writer {
 public:
     Writer(Collective collective, const Team &t, const Choices &choices)
-        : t_(t), choices_(choices), tree_(t), routes_(routes_of(collective, t, tree_, choices)) {
+        : collective_(collective), t_(t), choices_(choices), tree_(t),
+          routes_(routes_of(collective, t, tree_, choices)) {
         s_.chunks = static_cast<uint32_t>(routes_.size());
     }
 
-    // Sums from the nearest groups up to the top. Values that are sent below the top are partial
-    // sums, which are marked as `inner`.
+    // Sums from the nearest groups up to the top, and sends the sums to the root if only the root
+    // has a result. Values that are sent below the top are partial sums, which are marked as
+    // `inner`.
     void reduce_scatter() {
         Parts parts = inputs(s_);
         for (uint32_t level = 0; level < tree_.levels(); level++) {
@@ -91,7 +98,12 @@ public:
             for (size_t i = first; i < s_.steps.size() && !tree_.is_top(level); i++)
                 if (!computes(s_.steps[i].verb)) s_.steps[i].flags |= Step::inner;
         }
-        each_own([&](uint32_t c) { s_.finish(output(c), parts[c]); });
+        if (!row_of(collective_).has_one_result)
+            return each_own([&](uint32_t c) { s_.finish(output(c), parts[c]); });
+        Group ends(ranks_in_turn(t_.size), t_.rank);
+        for (uint32_t c = 0; c < s_.chunks; c++)
+            ends.chunks[end_of(tree_, routes_[c])].push_back(c);
+        gather_sums(s_, ends, t_.root, parts);
     }
 
     void copy_own() {
@@ -170,6 +182,7 @@ private:
         for (const Group &group : groups(level, start_of)) phases(level).all_gather(s_, group);
     }
 
+    const Collective collective_;
     const Team &t_;
     const Choices &choices_;
     const TierTree tree_;
@@ -208,35 +221,17 @@ double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
 
 } // namespace
 
-// A rank sends its part of each chunk at most once, or encodes the chunk's result, so no send waits
-// for a free wire slot.
-Schedule all_reduce_hierarchy(const Team &t, const Choices &choices) {
-    Writer writer(Collective::all_reduce, t, choices);
-    writer.reduce_scatter();
-    writer.all_gather();
-    const uint32_t chunks = writer.chunks();
-    return std::move(writer).take(chunks);
-}
-
-Schedule reduce_scatter_hierarchy(const Team &t, const Choices &choices) {
-    Writer writer(Collective::reduce_scatter, t, choices);
-    writer.reduce_scatter();
-    return std::move(writer).take(t.size - 1);
-}
-
-Schedule all_gather_hierarchy(const Team &t, const Choices &choices) {
-    Writer writer(Collective::all_gather, t, choices);
-    writer.copy_own();
-    writer.all_gather();
-    return std::move(writer).take(1);
-}
-
-Schedule broadcast_hierarchy(const Team &t, const Choices &choices) {
-    Writer writer(Collective::broadcast, t, choices);
-    writer.copy_own();
-    writer.all_gather();
-    const uint32_t chunks = writer.chunks();
-    return std::move(writer).take(chunks);
+Schedule emit_hierarchy(Collective collective, const Team &t, const Choices &choices) {
+    const CollectiveRow &row = row_of(collective);
+    Writer writer(collective, t, choices);
+    if (row.reduces)
+        writer.reduce_scatter();
+    else
+        writer.copy_own();
+    if (!row.scatters && !row.has_one_result) writer.all_gather();
+    // A rank sends its part of each chunk at most once, or encodes the chunk's result, so no send
+    // waits for a free wire slot.
+    return std::move(writer).take(row.scatters ? t.size - 1 : row.gathers ? 1 : writer.chunks());
 }
 
 SumOrder by_hierarchy(Collective collective, const Team &t, const Choices &choices,
@@ -251,9 +246,6 @@ namespace {
 
 // Returns the length of the longest chain of messages that wait for one another.
 uint32_t count_rounds(Collective collective, const Team &t, const Choices &choices) {
-    static constexpr Emit emitters[] = {all_reduce_hierarchy, reduce_scatter_hierarchy,
-                                        all_gather_hierarchy, broadcast_hierarchy};
-    static_assert(std::size(emitters) == value_collectives.size());
     struct CountedRank {
         std::vector<Step> steps;
         size_t next = 0;
@@ -262,7 +254,7 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
     std::vector<CountedRank> runs(t.size);
     Team one = t;
     for (one.rank = 0; one.rank < t.size; one.rank++)
-        runs[one.rank].steps = emitters[static_cast<size_t>(collective)](one, choices).steps;
+        runs[one.rank].steps = emit_hierarchy(collective, one, choices).steps;
     std::map<std::pair<uint32_t, uint32_t>, std::deque<uint32_t>> sent; // from, to: rounds
     for (bool has_moved = true; has_moved;) {
         has_moved = false;
@@ -297,8 +289,8 @@ static uint32_t rounds_at_levels(Collective collective, const Team &t, const Cho
     uint32_t rounds = 0;
     for (uint32_t level = 0; level < tree.levels(); level++) {
         if (!counts(tree, level)) continue;
-        const bool is_twice =
-            collective == Collective::all_reduce || (is_helped && !tree.is_top(level));
+        const bool is_twice = collective == Collective::all_reduce ||
+                              (is_helped && !reduces(collective) && !tree.is_top(level));
         rounds += (is_twice ? 2 : 1) * phases_of(tree, choices, level).rounds(tree.largest(level));
     }
     return rounds;
@@ -310,8 +302,11 @@ static uint32_t rounds_at_levels(Collective collective, const Team &t, const Cho
 uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     constexpr uint32_t most_counted = 128;
     if (t.size <= most_counted) return count_rounds(collective, t, choices);
-    return rounds_at_levels(collective, t, choices,
-                            [](const TierTree &, uint32_t) { return true; });
+    const uint32_t rounds =
+        rounds_at_levels(collective, t, choices, [](const TierTree &, uint32_t) { return true; });
+    if (collective != Collective::reduce) return rounds;
+    const TierTree tree(t);
+    return rounds + (are_helped(routes_of(collective, t, tree, choices)) ? 1 : 0);
 }
 
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
@@ -334,7 +329,11 @@ double noise_hierarchy(Collective collective, const Team &t, const Choices &choi
     const TierTree tree(t);
     const auto routes = routes_of(collective, t, tree, choices);
     const double parts = encoded_at(t, tree, choices, routes, tree.levels() - 1);
-    return collective == Collective::all_reduce ? parts + 1 : parts;
+    if (collective == Collective::all_reduce) return parts + 1;
+    if (collective == Collective::reduce_scatter) return parts;
+    const auto sent = std::ranges::count_if(
+        routes, [&](const ChunkRoute &route) { return end_of(tree, route) != t.root; });
+    return parts + static_cast<double>(sent) / static_cast<double>(routes.size());
 }
 
 double inner_noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {

@@ -86,6 +86,20 @@ Schedule reduce_scatter_schedule(const std::vector<Group> &rings, uint32_t chunk
     return s;
 }
 
+// Returns the rings with the chunks of a whole vector: chunk c starts at position c / R of ring
+// c mod R and ends before it.
+std::vector<Group> rings_of_sums(const Team &t, const Choices &choices) {
+    std::vector<Group> rings = rings_of(t, choices);
+    const auto R = static_cast<uint32_t>(rings.size());
+    for (uint32_t c = 0; c < R * t.size; c++)
+        rings[c % R].chunks[(c / R + t.size - 1) % t.size].push_back(c);
+    return rings;
+}
+
+uint32_t chunks_in(const std::vector<Group> &rings) {
+    return static_cast<uint32_t>(rings.size()) * rings[0].size();
+}
+
 SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     std::rotate(members.begin(), members.begin() + (owner + 1) % members.size(), members.end());
     return {.operands = std::move(members)};
@@ -106,13 +120,9 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 const GroupPhases ring_phases{reduce_scatter, all_gather, fold, encoded,
                               [](uint32_t size) { return size - 1; }};
 
-// Chunk c starts at position c / R of ring c mod R and ends before it.
 Schedule all_reduce_ring(const Team &t, const Choices &choices) {
-    std::vector<Group> rings = rings_of(t, choices);
-    const auto R = static_cast<uint32_t>(rings.size());
-    for (uint32_t c = 0; c < R * t.size; c++)
-        rings[c % R].chunks[(c / R + t.size - 1) % t.size].push_back(c);
-    Schedule s = reduce_scatter_schedule(rings, R * t.size);
+    const std::vector<Group> rings = rings_of_sums(t, choices);
+    Schedule s = reduce_scatter_schedule(rings, chunks_in(rings));
     all_gather(s, rings);
     return s;
 }
@@ -127,6 +137,15 @@ Schedule all_gather_ring(const Team &t, const Choices &choices) {
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
     s.copy(output(t.rank), input(t.rank));
     all_gather(s, rings);
+    return s;
+}
+
+Schedule reduce_ring(const Team &t, const Choices &choices) {
+    const std::vector<Group> rings = rings_of_sums(t, choices);
+    Schedule s{.chunks = chunks_in(rings), .outbox = sums_in_flight(rings)};
+    Parts parts = inputs(s);
+    reduce_scatter(s, rings, parts);
+    for (const Group &g : rings) gather_sums(s, g, t.root, parts);
     return s;
 }
 
@@ -153,7 +172,8 @@ SumOrder order_ring(Collective collective, const Team &t, const Choices &choices
 }
 
 uint32_t rounds_ring(Collective collective, uint32_t P) {
-    return collective == Collective::all_reduce ? 2 * (P - 1) : P - 1;
+    if (collective == Collective::all_reduce) return 2 * (P - 1);
+    return collective == Collective::reduce && P > 1 ? P : P - 1; // the last is from owner to root
 }
 
 uint32_t outer_rounds_ring(Collective collective, const Team &t) {
@@ -163,7 +183,12 @@ uint32_t outer_rounds_ring(Collective collective, const Team &t) {
     uint64_t crossings = 0;
     for (uint32_t at = 0; at < t.size; at++)
         if (hosts.group_of(order[at]) != hosts.group_of(order[(at + 1) % t.size])) crossings++;
-    const uint64_t all = rounds_ring(collective, t.size) * crossings;
+    uint64_t all = rounds_ring(collective, t.size) * crossings;
+    if (collective == Collective::reduce && t.size > 1) {
+        all -= crossings; // owners send to the root past the ring
+        for (uint32_t owner = 0; owner < t.size; owner++)
+            if (hosts.group_of(owner) != hosts.group_of(t.root)) all++;
+    }
     return static_cast<uint32_t>((all + t.size - 1) / t.size);
 }
 
@@ -171,8 +196,13 @@ uint32_t outer_rounds_ring(Collective collective, const Team &t) {
 // losses is left out: a formula for Gaussian losses is wrong where they matter most.
 double noise_ring(Collective collective, uint32_t P) {
     if (P == 1) return 0;
-    if (collective == Collective::all_reduce) return (P + 1) / 2.0;
-    return collective == Collective::reduce_scatter ? (P - 1) / 2.0 : 1;
+    const double sums = (P - 1) / 2.0;
+    switch (collective) {
+    case Collective::all_reduce: return sums + 1;
+    case Collective::reduce: return sums + (P - 1.0) / P; // the root keeps its chunks' sums
+    case Collective::reduce_scatter: return sums;
+    default: return 1;
+    }
 }
 
 } // namespace qccl

@@ -174,21 +174,110 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 uint32_t rounds_one_way(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
+uint32_t root_of(Collective collective, const Team &t) {
+    return row_of(collective).has_root ? t.root : 0;
+}
+
 // Returns the number of messages on a rank's way to the root for which `counts(from, to)` holds,
-// for the rank that has the most.
-template <class Counts> uint32_t most_on_the_way(const Tree &tree, Counts counts) {
-    const std::vector<uint32_t> parents = tree.parents();
+// for the rank and the tree that have the most. Where ranks have parts, a rank's part travels in
+// one of the trees.
+template <class Counts>
+uint32_t most_in_trees(Collective collective, const Team &t, const Choices &choices,
+                       Counts counts) {
+    const uint32_t trees = chunks_of(choices);
     uint32_t most = 0;
-    for (uint32_t leaf = 0; leaf < parents.size(); leaf++) {
-        uint32_t found = 0;
-        for (uint32_t rank = leaf; parents[rank] != rank; rank = parents[rank])
-            found += counts(rank, parents[rank]);
-        most = std::max(most, found);
+    for (uint32_t c = 0; c < trees; c++) {
+        const auto parents = Tree::of(t, choices, c, root_of(collective, t)).parents();
+        for (uint32_t leaf = 0; leaf < parents.size(); leaf++) {
+            if (has_part_per_rank(collective) && leaf % trees != c) continue;
+            uint32_t found = 0;
+            for (uint32_t rank = leaf; parents[rank] != rank; rank = parents[rank])
+                found += counts(rank, parents[rank]);
+            most = std::max(most, found);
+        }
     }
     return most;
 }
 
 uint32_t both_ways(Collective collective) { return collective == Collective::all_reduce ? 2 : 1; }
+
+// ---- Parts of ranks, which travel between them and the root
+
+// A child of this rank, and the ranks whose parts pass it, in the order in which they come up: each
+// rank before those below it, these from the nearest to the root round the ring.
+struct Branch {
+    uint32_t child;
+    std::vector<uint32_t> parts;
+};
+
+// One of the trees, as this rank sees it. Part c travels in tree c mod the number of trees.
+class PartTree {
+public:
+    PartTree(const Team &t, const Choices &choices, uint32_t number)
+        : tree_(Tree::of(t, choices, number, t.root)), trees_(chunks_of(choices)), number_(number),
+          parent_(tree_.parent(t.rank)), children_(t.size) {
+        for (uint32_t distance = 1; distance < t.size; distance++) {
+            const uint32_t rank = t.rank_at((t.position(t.root) + distance) % t.size);
+            children_[tree_.parent(rank)].push_back(rank);
+        }
+        for (const uint32_t child : children_[t.rank]) {
+            branches_.push_back({child, {}});
+            collect(child, branches_.back().parts);
+        }
+    }
+
+    uint32_t parent() const { return parent_; }
+    bool has(uint32_t part) const { return part % trees_ == number_; }
+    const std::vector<Branch> &branches() const { return branches_; }
+
+private:
+    void collect(uint32_t rank, std::vector<uint32_t> &parts) const {
+        if (has(rank)) parts.push_back(rank);
+        for (const uint32_t child : children_[rank]) collect(child, parts);
+    }
+
+    Tree tree_;
+    uint32_t trees_, number_, parent_;
+    std::vector<std::vector<uint32_t>> children_; // by rank
+    std::vector<Branch> branches_;
+};
+
+// Trees in which the rank is a leaf come first.
+std::vector<PartTree> part_trees(const Team &t, const Choices &choices) {
+    std::vector<PartTree> trees;
+    for (uint32_t number = 0; number < chunks_of(choices); number++)
+        trees.emplace_back(t, choices, number);
+    std::stable_partition(trees.begin(), trees.end(),
+                          [](const PartTree &tree) { return tree.branches().empty(); });
+    return trees;
+}
+
+Slot next_wire(const Schedule &s) { return wire(s.wires); }
+
+// A rank sends its own part first, because it has that part from the start.
+void gather_up(Schedule &s, const Team &t, const PartTree &tree) {
+    const bool is_root = t.rank == t.root;
+    if (tree.has(t.rank) && !is_root) s.send(tree.parent(), input(t.rank));
+    for (const Branch &branch : tree.branches())
+        for (const uint32_t part : branch.parts) {
+            const Slot came = is_root ? output(part) : next_wire(s);
+            s.recv(branch.child, came, part);
+            if (!is_root) s.send(tree.parent(), came, part);
+        }
+}
+
+// The reverse: the parts that have the longest way come first, and a rank's own comes last.
+void scatter_down(Schedule &s, const Team &t, const PartTree &tree) {
+    const bool is_root = t.rank == t.root;
+    const auto &branches = tree.branches();
+    for (auto branch = branches.rbegin(); branch != branches.rend(); ++branch)
+        for (auto part = branch->parts.rbegin(); part != branch->parts.rend(); ++part) {
+            const Slot came = is_root ? input(*part) : next_wire(s);
+            if (!is_root) s.recv(tree.parent(), came, *part);
+            s.send(branch->child, came, *part);
+        }
+    if (tree.has(t.rank) && !is_root) s.recv(tree.parent(), output(t.rank));
+}
 
 } // namespace
 
@@ -215,17 +304,39 @@ Schedule broadcast_tree(const Team &t, const Choices &choices) {
     return s;
 }
 
+Schedule reduce_tree(const Team &t, const Choices &choices) {
+    const uint32_t chunks = chunks_of(choices);
+    Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
+    for (const Position &p : positions_of(t, choices, t.root)) reduce_scatter(s, t, p);
+    return s;
+}
+
+Schedule gather_tree(const Team &t, const Choices &choices) {
+    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
+    if (t.rank == t.root) s.copy(output(t.rank), input(t.rank));
+    for (const PartTree &tree : part_trees(t, choices)) gather_up(s, t, tree);
+    return s;
+}
+
+Schedule scatter_tree(const Team &t, const Choices &choices) {
+    Schedule s{.chunks = t.size, .outbox = t.size - 1};
+    const auto trees = part_trees(t, choices);
+    for (auto tree = trees.rbegin(); tree != trees.rend(); ++tree) scatter_down(s, t, *tree);
+    if (t.rank == t.root) s.copy(output(t.rank), input(t.rank));
+    return s;
+}
+
 std::vector<uint32_t> tree_parents(const Team &t, const Choices &choices, uint32_t chunk) {
     return Tree::of(t, choices, chunk, t.root).parents();
 }
 
-SumOrder by_tree(Collective, const Team &t, const Choices &choices, uint32_t chunk) {
-    return SumOrder::by_tree(Tree::of(t, choices, chunk, 0).parents());
+SumOrder by_tree(Collective collective, const Team &t, const Choices &choices, uint32_t chunk) {
+    return SumOrder::by_tree(Tree::of(t, choices, chunk, root_of(collective, t)).parents());
 }
 
 uint32_t rounds_tree(Collective collective, const Team &t, const Choices &choices) {
-    const Tree tree = Tree::of(t, choices, 0, 0); // all trees are equally deep
-    return both_ways(collective) * most_on_the_way(tree, [](uint32_t, uint32_t) { return true; });
+    return both_ways(collective) *
+           most_in_trees(collective, t, choices, [](uint32_t, uint32_t) { return true; });
 }
 
 uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &choices) {
@@ -234,25 +345,24 @@ uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &
     const auto crosses_hosts = [&](uint32_t from, uint32_t to) {
         return hosts.group_of(from) != hosts.group_of(to);
     };
-    const uint32_t root = row_of(collective).has_root ? t.root : 0;
-    uint32_t most = 0;
-    for (uint32_t c = 0; c < chunks_of(choices); c++)
-        most = std::max(most, most_on_the_way(Tree::of(t, choices, c, root), crosses_hosts));
-    return both_ways(collective) * most;
+    return both_ways(collective) * most_in_trees(collective, t, choices, crosses_hosts);
 }
 
 // Every rank but the root encodes the sum of all ranks below it: each contribution is encoded as
-// often as it is passed up. The root's encode is the last.
+// often as it is passed up. The root's encode is the last. Parts that are not summed are encoded
+// once, except the root's own.
 double noise_tree(Collective collective, const Team &t, const Choices &choices) {
     if (t.size == 1) return 0;
-    if (collective != Collective::all_reduce) return 1;
+    if (!reduces(collective)) return has_part_per_rank(collective) ? (t.size - 1.0) / t.size : 1;
     uint64_t encoded = 0;
+    const uint32_t root = root_of(collective, t);
     for (uint32_t c = 0; c < chunks_of(choices); c++) {
-        const Tree tree = Tree::of(t, choices, c, 0);
+        const Tree tree = Tree::of(t, choices, c, root);
         for (uint32_t rank = 0; rank < t.size; rank++)
-            for (uint32_t at = rank; at != 0; at = tree.parent(at)) encoded++;
+            for (uint32_t at = rank; at != root; at = tree.parent(at)) encoded++;
     }
-    return static_cast<double>(encoded) / chunks_of(choices) / t.size + 1;
+    const double sums = static_cast<double>(encoded) / chunks_of(choices) / t.size;
+    return collective == Collective::all_reduce ? sums + 1 : sums;
 }
 
 } // namespace qccl

@@ -381,9 +381,10 @@ void CallAudit::after(const Program &program, const Call &call) {
 Done CallAudit::read_result(const Program &program, const Call &call) {
     const Work &work = program.work;
     const bool has_one_source = row_of(work.collective).has_one_source;
+    const bool has_sum = reduces(work.collective) && has_output(work.collective, work.team);
     const SampledArea area{static_cast<const std::byte *>(call.recv), work.count};
     sum_loss_.clear();
-    if (has_one_source || reduces(work.collective)) {
+    if (has_one_source || has_sum) {
         QCCL_TRY(sampler_.read(area, work.type, size_of(work), sampled_->turns.taken()));
         for (const Codec &codec : collector_->codecs())
             sum_loss_.push_back(sampler_.measure(codec));

@@ -29,7 +29,8 @@ std::optional<size_t> Corrections::row_of(const Calls &calls) {
     const auto number =
         static_cast<size_t>(std::ranges::find(known, calls.algorithm) - known.begin());
     if (number >= std::min(known.size(), most_algorithms)) return std::nullopt;
-    const auto collective = static_cast<size_t>(calls.collective);
+    const auto collective = static_cast<size_t>(
+        std::ranges::find(scheduled_collectives, calls.collective) - scheduled_collectives.begin());
     return (collective * most_algorithms + number) * width_codecs.size() +
            static_cast<size_t>(calls.width);
 }

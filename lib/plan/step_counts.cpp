@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -185,7 +186,19 @@ std::vector<uint32_t> ranks_to_count(const Problem &problem) {
     std::iota(ranks.begin(), ranks.end(), 0U);
     if (problem.ranks <= most_counted) return ranks;
     const Team team = problem.team(problem.root);
-    return {team.rank, team.after(1), team.after(2), problem.ranks - 1};
+    const auto behind_root = [&](uint32_t distance) {
+        return team.rank_at((team.position(team.root) + distance) % team.size);
+    };
+    // The ranks below the root in trees, which pass on the most parts.
+    const uint32_t top = std::bit_floor(team.size - 1);
+    return {team.rank,
+            team.after(1),
+            team.after(2),
+            problem.ranks - 1,
+            behind_root(top),
+            behind_root(top / 2),
+            behind_root(team.size - top),
+            behind_root(top - 1)};
 }
 
 // Writing a schedule takes by far the most time, so each rank's schedule is written once.

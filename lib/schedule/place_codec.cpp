@@ -189,14 +189,23 @@ private:
     Done send(const Step &step) {
         const Value value = values_.of(step.src);
         if (arrival_ && arrival_->dst != step.src) settle();
-        const uint8_t tier = step.flags & Step::inner;
-        if (!is_encoded(value)) QCCL_TRY(encode(value, step.src, tier));
+        const uint8_t tier = step.flags & Step::inner, finishes = step.flags & Step::finishes;
+        if (finishes != 0) QCCL_TRY(check_finished(value));
+        if (!is_encoded(value)) QCCL_TRY(encode(value, step.src, tier | finishes));
         if (tier_of_[value] != tier)
             return refuse(number_, "sends in one tier what was encoded in another");
         Step &sent = emit(Verb::send, {}, wire_of_[value]);
         sent.peer = step.peer;
         sent.flags = tier;
         give_up(value);
+        return {};
+    }
+
+    // Only the encoded bytes hold what a send finishes, not its source.
+    Done check_finished(Value value) const {
+        if (is_encoded(value)) return refuse(number_, "finishes what has already travelled");
+        if (uses_[value].is_read || uses_[value].last_step != number_)
+            return refuse(number_, "finishes a sum that other steps read");
         return {};
     }
 

@@ -27,6 +27,11 @@ void Schedule::send(uint32_t peer, Slot src, uint32_t chunk) {
     steps.push_back({.verb = Verb::send, .src = src, .chunk = chunk_or(chunk, src), .peer = peer});
 }
 
+void Schedule::send_finished(uint32_t peer, Slot src) {
+    send(peer, src);
+    steps.back().flags |= Step::finishes;
+}
+
 void Schedule::recv(uint32_t peer, Slot dst, uint32_t chunk) {
     count_wires(*this, dst);
     steps.push_back({.verb = Verb::recv, .dst = dst, .chunk = chunk_or(chunk, dst), .peer = peer});

@@ -33,7 +33,7 @@ inline constexpr uint32_t no_index = ~uint32_t{0};
 struct Team {
     uint32_t size = 1;
     uint32_t rank = 0;
-    uint32_t root = 0; // broadcast only
+    uint32_t root = 0; // of collectives that have one
     // Locations of the ranks; the maker of the team owns it. Null: all ranks are in one location.
     const RankTopology *places = nullptr;
 
@@ -106,7 +106,8 @@ constexpr bool accumulates(Verb verb) { return verb == Verb::reduce || verb == V
 // POD of 24 bytes. The dependencies of a lowered schedule lie in a separate array.
 struct Step {
     enum Flag : uint8_t {
-        finishes = 1,   // src is the complete sum, which avg divides here, once
+        finishes = 1,   // src is the complete sum, which avg divides here, once (an author's copy
+                        // or send; a placed schedule's copy or encode)
         joins_next = 2, // fuse: runs tile by tile together with the next step
         releases = 4,   // lower: the last step that reads the wire slot `src`
         as_encoded = 8, // author's reduce: adds the input `src` as what its encoded bytes decode
@@ -170,8 +171,11 @@ struct Schedule {
     // bytes must be equal, so all of these ranks use the noise of one of them, `first`, and an
     // ordinal that no other common encode of theirs has.
     void make_common(uint32_t first, uint32_t ordinal);
-    // Copies a complete sum. Here, and nowhere else, avg divides. Must come before the sum is sent.
+    // Copies a complete sum. Here, and in send_finished, avg divides, once. Must come before the
+    // sum is sent.
     void finish(Slot dst, Slot src);
+    // Sends a complete sum of which this rank keeps nothing; nothing may read the sum afterwards.
+    void send_finished(uint32_t peer, Slot src);
 
     bool operator==(const Schedule &) const = default;
 };

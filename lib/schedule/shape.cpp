@@ -12,13 +12,19 @@ namespace qccl {
 
 // ---- Where chunks lie
 
+bool has_input(Collective collective, const Team &team) {
+    return !row_of(collective).has_one_source || team.rank == team.root;
+}
+
+bool has_output(Collective collective, const Team &team) {
+    return !row_of(collective).has_one_result || team.rank == team.root;
+}
+
 bool has_slot(Collective collective, const Team &team, Slot slot) {
     const CollectiveRow &row = row_of(collective);
-    if (slot.is(SlotKind::input)) {
-        if (row.gathers) return slot.index == team.rank;
-        if (row.has_one_source) return team.rank == team.root;
-    }
-    if (slot.is(SlotKind::output) && row.scatters) return slot.index == team.rank;
+    const bool is_own = slot.index == team.rank;
+    if (slot.is(SlotKind::input)) return has_input(collective, team) && (!row.gathers || is_own);
+    if (slot.is(SlotKind::output)) return has_output(collective, team) && (!row.scatters || is_own);
     return true;
 }
 

@@ -28,16 +28,20 @@ struct ElementRange {
     bool operator==(const ElementRange &) const = default;
 };
 
-// Returns true if the caller's buffers on this rank have the slot. A rank has only its own of a
-// reduce-scatter's outputs and of an all-gather's inputs, and only the root has a broadcast's
-// input. Slots of other kinds always exist.
+// Whether the rank contributes values, and whether it has a result: of some collectives only the
+// root does.
+bool has_input(Collective collective, const Team &team);
+bool has_output(Collective collective, const Team &team);
+// Returns true if the caller's buffers on this rank have the slot. Where a collective scatters or
+// gathers, a rank has only its own of the outputs or of the inputs. Slots of other kinds always
+// exist.
 bool has_slot(Collective collective, const Team &team, Slot slot);
 
 class Layout {
 public:
-    // `count` is as in the C API: of the whole tensor for all-reduce and broadcast, and of one
-    // rank's part for reduce-scatter and all-gather, which have one chunk per rank. Chunks,
-    // segments and tiles are cut at multiples of `grain`.
+    // `count` is as in the C API: of the whole tensor, or of one rank's part for collectives that
+    // scatter or gather, which have one chunk per rank. Chunks, segments and tiles are cut at
+    // multiples of `grain`.
     Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
            uint64_t grain);
 

@@ -154,6 +154,7 @@ private:
                          .chunk = step.chunk,
                          .is_inner = step.has(Step::inner)};
         if (Fault fault = read(run, step, step.src, message.value)) return fault;
+        if (Fault fault = finish(step, message.value)) return fault;
         if (run.schedule.is_placed) {
             if (run.wires[step.src.index].stays) return "sends what was encoded to stay";
             message.origin = run.wires[step.src.index].origin;

@@ -99,8 +99,10 @@ private:
 
     const char *fault_of_flags(size_t number) const {
         const Step &step = s_.steps[number];
-        const bool stores = step.verb == Verb::copy || step.verb == Verb::encode;
-        if (step.has(Step::finishes) && !(stores && reduces_or_waits())) return "finishes no sum";
+        const bool can_finish = step.verb == Verb::copy || step.verb == Verb::encode ||
+                                (step.verb == Verb::send && !s_.is_placed);
+        if (step.has(Step::finishes) && !(can_finish && reduces_or_waits()))
+            return "finishes no sum";
         const bool adds_input =
             step.verb == Verb::reduce && step.src.is(SlotKind::input) && !s_.is_placed;
         if (step.has(Step::as_encoded) && !adds_input) return "has no input to add as encoded";

@@ -198,7 +198,7 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
     add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
     add_option(app, group, "-d,--datatype", "type of the values, or all (float)",
                take_types(to.types));
-    add_option(app, group, "-r,--root", "root of broadcast, or all (0)",
+    add_option(app, group, "-r,--root", "root of collectives that have one, or all (0)",
                take_root(to.root, most_ranks));
     add_option(app, group, "-n,--iters", "timed iterations (20)",
                take_count(to.iterations, 1, most));

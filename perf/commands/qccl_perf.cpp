@@ -14,8 +14,7 @@ static constexpr const char *usage =
     "       qccl-perf codec [options]        measure codecs on one core\n"
     "       qccl-perf calibrate [options]    measure this machine for the planner\n"
     "       qccl-perf demo [options]         sum real gradients over four processes\n"
-    "COLLECTIVE is all_reduce, reduce_scatter, all_gather or broadcast. The manual: man "
-    "qccl-perf.\n";
+    "COLLECTIVE is %s. The manual: man qccl-perf.\n";
 
 static int run(int argc, char **argv) {
     using namespace qccl::perf;
@@ -42,13 +41,14 @@ static int run(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     const bool asks = what == "-h" || what == "--help";
+    const qccl::Names collectives{qccl::value_collective_names.begin(),
+                                  qccl::value_collective_names.end()};
+    qccl::Names possible = collectives;
+    possible.insert(possible.end(), {"simulate", "codec", "calibrate", "demo"});
     if (!asks && !what.empty())
         std::fprintf(stderr, "qccl-perf: %s\n",
-                     qccl::no_choice("the first argument", what,
-                                     {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                      "simulate", "codec", "calibrate", "demo"})
-                         .text);
-    std::fputs(usage, asks ? stdout : stderr);
+                     qccl::no_choice("the first argument", what, possible).text);
+    std::fprintf(asks ? stdout : stderr, usage, qccl::listed(collectives).c_str());
     return asks ? EXIT_SUCCESS : usage_error;
 }
 

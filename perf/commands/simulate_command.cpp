@@ -31,7 +31,7 @@ static Take take_simulated(Collective &collective) {
         const auto found = collective_called(text);
         if (!found)
             return no_choice("COLLECTIVE", text,
-                             {"all_reduce", "reduce_scatter", "all_gather", "broadcast"});
+                             {value_collective_names.begin(), value_collective_names.end()});
         collective = *found;
         return {};
     };
@@ -39,13 +39,14 @@ static Take take_simulated(Collective &collective) {
 
 static void add_calls(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Calls";
-    add_option(app, group, "COLLECTIVE", "all_reduce, reduce_scatter, all_gather or broadcast",
+    add_option(app, group, "COLLECTIVE",
+               listed({value_collective_names.begin(), value_collective_names.end()}).c_str(),
                take_simulated(to.collective))
         ->required();
     add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
     add_option(app, group, "-d,--datatype", "type of the values, or all (float)",
                take_types(to.types));
-    add_option(app, group, "-r,--root", "root of broadcast, or all (0)",
+    add_option(app, group, "-r,--root", "root of collectives that have one, or all (0)",
                take_root(to.root, most_ranks_asked));
     add_option(app, group, "--codec", "codecs, separated by commas (none)", take_codecs(to.codecs));
     add_option(app, group, "--algo", "auto or algorithms, separated by commas (auto)",

@@ -44,7 +44,11 @@ COLLECTIVES = {  # with the algorithms that have them
     "reduce_scatter": "oneshot,direct,ring,halving,hierarchy",
     "all_gather": "oneshot,direct,ring,halving,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
+    "reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,hierarchy",
+    "gather": "oneshot,direct,tree,tree:shape=double",
+    "scatter": "oneshot,direct,tree,tree:shape=double",
 }
+RUN_AHEAD = ("broadcast", "reduce", "gather", "scatter")  # some ranks wait for nobody
 Band = collections.namedtuple("Band", "smallest largest iterations repeats_on_slow_wire")
 BANDS = [
     Band(8, 8, 200, True), Band(64, 16 << 10, 200, True), Band(64 << 10, 1 << 20, 50, True), Band(4 << 20, 16 << 20, 8, False),
@@ -174,7 +178,7 @@ class Cells:
                 if (row["algorithm"], row["used_codec"]) != (self.picks[cell], self.used[cell]):
                     continue
             # A root that waits for nobody runs ahead, which distorts medians.
-            time = row["time_us_sustained" if row["collective"] == "broadcast" else "time_us"]
+            time = row["time_us_sustained" if row["collective"] in RUN_AHEAD else "time_us"]
             self._times[cell]["auto" if is_pick else row["algorithm"], row["in_place"]].append(time)
 
     def __iter__(self):

@@ -358,7 +358,7 @@ static void add_call(CLI::App &command, ExplainRequest &request) {
     add_option(command, group, "-d,--datatype,--type", "type of the values (float)",
                take_type(calls));
     add_option(command, group, "-o,--op", "operation (sum)", take_op(calls));
-    add_option(command, group, "-r,--root", "of a broadcast (0)",
+    add_option(command, group, "-r,--root", "of a collective that has one (0)",
                take_root(calls.root, most_ranks_asked));
     add_option(command, group, "--codec", "codecs, separated by commas (as the settings say)",
                take_codecs(request.codecs));

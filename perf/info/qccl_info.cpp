@@ -70,7 +70,7 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     add_option(command, options, "--hosts",
                "how many ranks each host has: 2,2,3, 2,2,3:round or, with nodes and racks, 1+1,2/3",
                take_hosts(request.places));
-    add_option(command, options, "--root", "of a broadcast (0)",
+    add_option(command, options, "--root", "of a collective that has one (0)",
                take_count(request.root, 0, most_ranks_asked - 1));
     add_option(command, options, "--codec", "codec; without, none is placed",
                take_codec(request.codec));

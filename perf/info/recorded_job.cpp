@@ -420,21 +420,27 @@ private:
         const RecordedShape &shape = job_.shapes[job_.calls[call].shape];
         const CallTimes &times = times_[job_.calls[call].shape];
         const RecordedComm &comm = job_.comms[shape.comm];
-        const bool has_root = row_of(shape.shape.collective).has_root;
+        const CollectiveRow &row = row_of(shape.shape.collective);
         const std::vector<RankArrival> arrivals = std::move(waiting_[call]);
         waiting_[call].clear();
         double latest = -std::numeric_limits<double>::infinity(), of_root = latest;
         for (const RankArrival &arrival : arrivals) {
             latest = std::max(latest, arrival.ns);
-            if (has_root && rank_in(comm, arrival.log) == shape.shape.root) of_root = arrival.ns;
+            if (rank_in(comm, arrival.log) == shape.shape.root) of_root = arrival.ns;
         }
         // A root without a log is never late.
         if (of_root < 0) of_root = latest;
+        // Ranks wait for the root alone where it has all values. Where it gets all values, it alone
+        // waits for the others.
+        const auto begin_of = [&](uint32_t rank, double arrived) {
+            if (row.has_one_source) return of_root;
+            return row.has_one_result && rank != shape.shape.root ? arrived : latest;
+        };
         for (const RankArrival &arrival : arrivals) {
             const uint32_t rank = rank_in(comm, arrival.log);
             Rank &own = ranks_[arrival.log];
-            const double end =
-                std::max(of_root + times.finish_ns[rank], arrival.ns + times.busy_ns[rank]);
+            const double end = std::max(begin_of(rank, arrival.ns) + times.finish_ns[rank],
+                                        arrival.ns + times.busy_ns[rank]);
             own.in_calls_ns += end - arrival.ns;
             own.now_ns = std::max(own.now_ns, end);
         }

@@ -45,7 +45,8 @@ struct RecordedShape {
     LoggedShape shape; // from the first log; wire_bytes is the largest of all logs
     uint64_t calls = 0;
     // Median over the calls of the shortest time that any rank spent in the call, because that rank
-    // waited least for the others. For a broadcast the longest time is used.
+    // waited least for the others. For a call with a root the
+    // longest time is used.
     double recorded_ns = 0;
 };
 

@@ -43,6 +43,10 @@ uint64_t Operation::recv_count() const {
     return row_of(collective).gathers ? count * ranks : count;
 }
 
+bool Operation::has_result(uint32_t rank) const {
+    return !row_of(collective).has_one_result || rank == root;
+}
+
 uint64_t Operation::bytes() const {
     return std::max(send_count(), recv_count()) * type_bytes(type);
 }
@@ -61,7 +65,10 @@ double Operation::busbw(double seconds) const {
     const double others = static_cast<double>(ranks - 1) / ranks;
     switch (collective) {
     case Collective::all_reduce: return algbw(seconds) * 2 * others;
-    case Collective::broadcast: return algbw(seconds);
+    case Collective::broadcast:
+    case Collective::reduce: return algbw(seconds);
+    case Collective::gather:
+    case Collective::scatter:
     case Collective::reduce_scatter:
     case Collective::all_gather:
     case Collective::barrier: break;

@@ -47,7 +47,8 @@ struct Operation {
 
     bool operator==(const Operation &) const = default;
     uint64_t send_count() const;
-    uint64_t recv_count() const;
+    uint64_t recv_count() const; // of a rank that has a result
+    bool has_result(uint32_t rank) const;
     // The size column: bytes of the larger buffer.
     uint64_t bytes() const;
     // In place, rank r's part starts at r * stride elements in the larger buffer.

@@ -144,7 +144,7 @@ def label(curve):
 
 def title(call):
     words = f"{call.collective} of {call.dtype}" + (f", {call.op}" if call.op not in (None, "sum") else "")
-    return words + (f" from rank {call.root}" if call.collective == "broadcast" else "") + f", {call.ranks} ranks"
+    return words + (f" from rank {call.root}" if call.collective in ("broadcast", "reduce", "gather", "scatter") else "") + f", {call.ranks} ranks"
 
 
 def print_crossovers(panels):

@@ -75,6 +75,37 @@ static bool has(const Operation &operation) {
     return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
 }
 
+// Only the root of a reduce, a gather or a scatter may name MPI_IN_PLACE.
+static int call_with_root(const Operation &operation, const void *send, void *recv, int count,
+                          MPI_Datatype type) {
+    const int root = static_cast<int>(operation.root);
+    int rank = 0, bytes = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Type_size(type, &bytes);
+    const bool is_root = rank == root;
+    char *const own = static_cast<char *>(recv) + static_cast<size_t>(rank) *
+                                                      static_cast<size_t>(count) *
+                                                      static_cast<size_t>(bytes);
+    switch (operation.collective) {
+    case Collective::broadcast: return MPI_Bcast(recv, count, type, root, MPI_COMM_WORLD);
+    case Collective::reduce:
+        return MPI_Reduce(send      ? send
+                          : is_root ? MPI_IN_PLACE
+                                    : recv,
+                          recv, count, type, mpi_op(operation.op), root, MPI_COMM_WORLD);
+    case Collective::gather:
+        return MPI_Gather(send      ? send
+                          : is_root ? MPI_IN_PLACE
+                                    : own,
+                          count, type, recv, count, type, root, MPI_COMM_WORLD);
+    case Collective::scatter:
+        if (send) return MPI_Scatter(send, count, type, recv, count, type, root, MPI_COMM_WORLD);
+        return MPI_Scatter(recv, count, type, is_root ? MPI_IN_PLACE : own, count, type, root,
+                           MPI_COMM_WORLD);
+    default: return 1;
+    }
+}
+
 static int call(const Operation &operation, const void *send, void *recv) {
     const bool is_known = mpi_type(operation.type) != MPI_DATATYPE_NULL;
     const MPI_Datatype type = is_known ? mpi_type(operation.type) : MPI_BYTE;
@@ -88,9 +119,11 @@ static int call(const Operation &operation, const void *send, void *recv) {
         return MPI_Reduce_scatter_block(from, recv, count, type, op, MPI_COMM_WORLD);
     case Collective::all_gather:
         return MPI_Allgather(from, count, type, recv, count, type, MPI_COMM_WORLD);
-    case Collective::broadcast:
-        return MPI_Bcast(recv, count, type, static_cast<int>(operation.root), MPI_COMM_WORLD);
     case Collective::barrier: return MPI_Barrier(MPI_COMM_WORLD);
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter: return call_with_root(operation, send, recv, count, type);
     }
     return 1;
 }

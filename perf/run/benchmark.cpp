@@ -373,9 +373,9 @@ Result<std::vector<Row>> Point::run() {
 
 // ---- The sweep
 
-// The buffers of one rank for the largest call of one type. The input of an all-gather is one part
-// of its result. For the other operations both buffers have the larger size, which receiving in
-// place needs anyway.
+// The buffers of one rank for the largest call of one type. The input of a gather is one part of
+// its result. For the other operations both buffers have the larger size, which receiving in place
+// needs anyway.
 struct BufferSizes {
     size_t send, recv;
 };

@@ -35,7 +35,7 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
         for (uint32_t giver = 0; giver < operation_.ranks; giver++)
             take(giver, begin, 0, count, giver == 0);
     } else if (row_of(operation_.collective).has_one_source) {
-        take(operation_.root, first, 0, count, true);
+        take(operation_.root, first + rank * operation_.recv_in_place_stride(), 0, count, true);
     } else {
         for (size_t at = 0; at < count;) {
             const uint64_t giver = (first + at) / operation_.count,
@@ -306,7 +306,8 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operati
                                  const Codec &codec, const Source &source,
                                  const std::byte *result) {
     const uint64_t count = operation.recv_count();
-    const bool is_same_everywhere = !row_of(operation.collective).scatters;
+    const CollectiveRow &row = row_of(operation.collective);
+    const bool is_same_everywhere = !row.scatters && !row.has_one_result;
     std::optional<bool> agree;
     if (is_same_everywhere) {
         QCCL_TRY(const auto hashes,
@@ -314,7 +315,7 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operati
         agree = std::all_of(hashes.begin(), hashes.end(),
                             [&](uint64_t hash) { return hash == hashes[0]; });
     }
-    Part part{0, count};
+    Part part{0, operation.has_result(rank_group.rank()) ? count : 0};
     if (agree == true)
         part = {count * rank_group.rank() / rank_group.size(),
                 count * (rank_group.rank() + 1) / rank_group.size()};

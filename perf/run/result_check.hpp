@@ -58,7 +58,7 @@ struct CheckResult {
     // Relative to the fp64 result; nothing for integers, non-finite data and overflows.
     std::optional<double> nmse;
     std::optional<double> max_abs_err;
-    std::optional<bool> ranks_agree; // nothing if ranks receive different parts
+    std::optional<bool> ranks_agree; // nothing if ranks have different results
 };
 
 // Checks `result`, which this rank received. All ranks call this together; it blocks until all have

@@ -189,6 +189,7 @@ Done call_collective(qcclComm_t comm, const Operation &operation, const void *se
                      qcclStream_t stream, const qcclCollConfig_t *config) {
     const auto type = static_cast<qcclDataType_t>(operation.type);
     const auto op = static_cast<qcclRedOp_t>(operation.op);
+    const int root = static_cast<int>(operation.root);
     switch (operation.collective) {
     case Collective::all_reduce:
         return explained(
@@ -203,10 +204,21 @@ Done call_collective(qcclComm_t comm, const Operation &operation, const void *se
             qcclAllGatherConfig(send, recv, operation.count, type, comm, stream, config),
             "qcclAllGather", comm);
     case Collective::broadcast:
-        return explained(qcclBroadcastConfig(send, recv, operation.count, type,
-                                             static_cast<int>(operation.root), comm, stream,
-                                             config),
-                         "qcclBroadcast", comm);
+        return explained(
+            qcclBroadcastConfig(send, recv, operation.count, type, root, comm, stream, config),
+            "qcclBroadcast", comm);
+    case Collective::reduce:
+        return explained(
+            qcclReduceConfig(send, recv, operation.count, type, op, root, comm, stream, config),
+            "qcclReduce", comm);
+    case Collective::gather:
+        return explained(
+            qcclGatherConfig(send, recv, operation.count, type, root, comm, stream, config),
+            "qcclGather", comm);
+    case Collective::scatter:
+        return explained(
+            qcclScatterConfig(send, recv, operation.count, type, root, comm, stream, config),
+            "qcclScatter", comm);
     case Collective::barrier:
         return explained(qcclBarrierConfig(comm, stream, config), "qcclBarrier", comm);
     }

@@ -68,16 +68,51 @@ static qcclResult_t all_gather(int rank, qcclComm_t comm, void *context)
     return qcclAllGather(job->in_place ? own : send, recv, job->count, qcclFloat32, comm, NULL);
 }
 
+/* The root of the collectives that have one. Other ranks pass NULL for the buffer that only the
+ * root needs, and in place the other ranks have two buffers. */
+enum { root = 1 };
+
 static qcclResult_t broadcast(int rank, qcclComm_t comm, void *context)
 {
     job_t *job = context;
     float send[most_values], *recv = job->results[rank];
-    const int root = 1;
     fill(job->in_place ? recv : send, rank, job->count);
     return qcclBroadcast(rank != root && !job->in_place ? NULL
                          : job->in_place                ? recv
                                                         : send,
                          recv, job->count, qcclFloat32, root, comm, NULL);
+}
+
+static qcclResult_t reduce(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    const int in_place = job->in_place && rank == root;
+    fill(in_place ? recv : send, rank, job->count);
+    return qcclReduce(in_place ? recv : send, rank == root ? recv : NULL, job->count, qcclFloat32,
+                      qcclSum, root, comm, NULL);
+}
+
+static qcclResult_t gather(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    float *const from = job->in_place && rank == root ? recv + root * job->count : send;
+    fill(from, rank, job->count);
+    return qcclGather(from, rank == root ? recv : NULL, job->count, qcclFloat32, root, comm, NULL);
+}
+
+static qcclResult_t scatter(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[size * most_values], *recv = job->results[rank];
+    const int in_place = job->in_place && rank == root;
+    fill(in_place ? recv : send, rank, size * job->count);
+    return qcclScatter(in_place       ? recv
+                       : rank == root ? send
+                                      : NULL,
+                       in_place ? recv + root * job->count : recv, job->count, qcclFloat32, root,
+                       comm, NULL);
 }
 
 static qcclResult_t barrier(int rank, qcclComm_t comm, void *context)
@@ -128,6 +163,23 @@ static void check_collectives(const world_t *world, size_t count, int in_place)
     for (rank = 0; rank < size; rank++)
         for (i = 0; i < count; i++) assert_true(job->results[rank][i] == input(1, i));
 
+    outcome = on_every_rank(world, reduce, job);
+    assert_all_succeed(&outcome, size);
+    for (i = 0; i < count; i++) assert_true(job->results[root][i] == expected_sum(i));
+
+    outcome = on_every_rank(world, gather, job);
+    assert_all_succeed(&outcome, size);
+    for (block = 0; block < size; block++)
+        for (i = 0; i < count; i++)
+            assert_true(job->results[root][(size_t)block * count + i] == input(block, i));
+
+    outcome = on_every_rank(world, scatter, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < count; i++)
+            assert_true(job->results[rank][i + (in_place && rank == root ? root * count : 0)] ==
+                        input(root, (size_t)rank * count + i));
+
     outcome = on_every_rank(world, barrier, NULL);
     assert_all_succeed(&outcome, size);
     free(job);
@@ -163,6 +215,9 @@ static qcclResult_t nothing(int rank, qcclComm_t comm, void *context)
     (void)context;
     if (result == qcclSuccess) result = qcclAllGather(NULL, NULL, 0, qcclInt8, comm, NULL);
     if (result == qcclSuccess) result = qcclBroadcast(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
+    if (result == qcclSuccess) result = qcclReduce(NULL, NULL, 0, qcclInt8, qcclSum, 2, comm, NULL);
+    if (result == qcclSuccess) result = qcclGather(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
+    if (result == qcclSuccess) result = qcclScatter(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
     return result;
 }
 

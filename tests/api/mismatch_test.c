@@ -164,29 +164,37 @@ static void another_order_of_calls(void **state)
     check_failed(&world, outcome, says);
 }
 
-static qcclResult_t from_another_root(int rank, qcclComm_t comm, void *context)
+static qcclResult_t with_another_root(int rank, qcclComm_t comm, void *context)
 {
-    float buffer[count];
-    (void)context;
+    const int collective = *(const int *)context, root = rank == 2 ? 1 : 0;
+    float buffer[size * count], other[size * count];
     memset(buffer, 0, sizeof buffer);
-    return qcclBroadcast(buffer, buffer, count, qcclFloat32, rank == 2 ? 1 : 0, comm, NULL);
+    switch (collective) {
+    case 0: return qcclBroadcast(buffer, buffer, count, qcclFloat32, root, comm, NULL);
+    case 1: return qcclReduce(buffer, other, count, qcclFloat32, qcclSum, root, comm, NULL);
+    case 2: return qcclGather(buffer, other, count, qcclFloat32, root, comm, NULL);
+    default: return qcclScatter(buffer, other, count, qcclFloat32, root, comm, NULL);
+    }
 }
 
-/* A root may return before any rank has seen the mismatch. Its next call then returns the error. */
+/* A rank that only sends may return before any rank has seen the mismatch. Its next call then
+ * returns the error. */
 static void another_root(void **state)
 {
-    world_t world = make_world(size);
-    const outcome_t outcome = on_every_rank(&world, from_another_root, NULL);
-    int rank;
+    int collective, rank;
     (void)state;
-    for (rank = 0; rank < size; rank++) {
-        const qcclResult_t result = outcome.result[rank] != qcclSuccess
-                                        ? outcome.result[rank]
-                                        : qcclBarrier(world.comms[rank], NULL);
-        assert_int_equal(result, qcclMismatch);
-        assert_says(qcclGetLastError(world.comms[rank]), "root");
+    for (collective = 0; collective < 4; collective++) {
+        world_t world = make_world(size);
+        const outcome_t outcome = on_every_rank(&world, with_another_root, &collective);
+        for (rank = 0; rank < size; rank++) {
+            const qcclResult_t result = outcome.result[rank] != qcclSuccess
+                                            ? outcome.result[rank]
+                                            : qcclBarrier(world.comms[rank], NULL);
+            assert_int_equal(result, qcclMismatch);
+            assert_says(qcclGetLastError(world.comms[rank]), "root");
+        }
+        end_world(&world);
     }
-    end_world(&world);
 }
 
 /* Ranks 0 and 1 broadcast from rank 0, rank 2 from itself, so no rank waits for a message that is

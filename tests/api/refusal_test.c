@@ -80,6 +80,14 @@ static void types_and_ops(void **state)
             qcclInvalidArgument, "root is 2, but the ranks are 0 to 1");
     refused(qcclBroadcast(values, values, count, qcclFloat32, -1, world.comms[0], NULL),
             qcclInvalidArgument, "root is -1");
+    refused(qcclReduce(values, values, count, qcclFloat32, qcclSum, size, world.comms[0], NULL),
+            qcclInvalidArgument, "root is 2, but the ranks are 0 to 1");
+    refused(qcclReduce(values, values, count, qcclFloat32, 5, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "op is 5");
+    refused(qcclGather(values, values, count, qcclFloat32, -1, world.comms[0], NULL),
+            qcclInvalidArgument, "root is -1");
+    refused(qcclScatter(values, values, count, 12, 0, world.comms[0], NULL), qcclInvalidArgument,
+            "type is 12");
 }
 
 static void the_first_wrong_argument_is_named(void **state)
@@ -105,6 +113,10 @@ static void counts(void **state)
             qcclInvalidArgument, "recv_count is");
     refused(qcclAllGather(values, values, SIZE_MAX / 12, qcclFloat32, world.comms[0], NULL),
             qcclInvalidArgument, "send_count is");
+    refused(qcclGather(values, values, SIZE_MAX / 12, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "send_count is");
+    refused(qcclScatter(values, values, SIZE_MAX / 12, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "recv_count is");
 }
 
 static void buffers(void **state)
@@ -127,6 +139,34 @@ static void buffers(void **state)
             qcclInvalidArgument, "send is NULL");
     refused(qcclBroadcast(values, values + 1, count, qcclFloat32, 0, world.comms[0], NULL),
             qcclInvalidArgument, "overlap");
+    refused(qcclReduce(values, NULL, count, qcclFloat32, qcclSum, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "recv is NULL");
+    refused(qcclReduce(NULL, values, count, qcclFloat32, qcclSum, 1, world.comms[0], NULL),
+            qcclInvalidArgument, "send is NULL");
+    refused(qcclReduce(values, values + 1, count, qcclFloat32, qcclSum, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclGather(values + count, values, count, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclGather(NULL, values, count, qcclFloat32, 1, world.comms[0], NULL),
+            qcclInvalidArgument, "send is NULL");
+    refused(qcclScatter(values, values + count, count, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclScatter(values, NULL, count, qcclFloat32, 1, world.comms[0], NULL),
+            qcclInvalidArgument, "recv is NULL");
+}
+
+/* Only the root would hear of the error of a compressed reduce or gather. */
+static void guards_of_calls_with_one_result(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    (void)state;
+    assert_int_equal(qcclCodecCreate(&config.codec, "int8:guard=nmse:1e-3"), qcclSuccess);
+    refused(qcclReduceConfig(values, values, count, qcclFloat32, qcclSum, 0, world.comms[0], NULL,
+                             &config),
+            qcclInvalidArgument, "in a reduce only the root does");
+    refused(qcclGatherConfig(values, values, 1, qcclFloat32, 0, world.comms[0], NULL, &config),
+            qcclInvalidArgument, "in a gather only the root does");
+    qcclCodecDestroy(config.codec);
 }
 
 /* `assert_works` has just made a call with the same arguments except for the
@@ -322,6 +362,7 @@ int main(void)
         cmocka_unit_test(the_first_wrong_argument_is_named),
         cmocka_unit_test(counts),
         cmocka_unit_test(buffers),
+        cmocka_unit_test(guards_of_calls_with_one_result),
         cmocka_unit_test(buffers_of_a_call_that_is_repeated),
         cmocka_unit_test(configs),
         cmocka_unit_test(a_newer_config_that_says_nothing_new_is_accepted),

@@ -48,19 +48,23 @@ static void rows_of_collectives_are_consistent() {
         CHECK(row.is_scheduled || !row.has_values);
         CHECK(row.has_values || (!row.reduces && !row.scatters && !row.gathers && !row.has_root));
         CHECK(!row.has_one_source || row.has_root);
-        CHECK(!row.needs_all_ranks || !row.has_one_source);
+        CHECK(!row.has_one_result || row.has_root);
+        CHECK(!row.has_one_source || !row.has_one_result);
+        CHECK(!row.needs_all_ranks || !row.has_root);
     }
-    CHECK_EQ(value_collectives.size(), 4U);
-    CHECK_EQ(std::string_view(collective_names.back()), "barrier");
+    CHECK_EQ(value_collectives.size(), 7U);
+    CHECK_EQ(std::string_view(collective_names.back()), "scatter");
+    CHECK_EQ(std::string_view(value_collective_names.back()), "scatter");
 }
 
 static void a_part_per_rank_makes_the_vector() {
-    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather,
+                                        Collective::gather, Collective::scatter}) {
         CHECK(has_part_per_rank(collective));
         CHECK_EQ(vector_count(collective, 100, 3), 300U);
     }
     for (const Collective collective :
-         {Collective::all_reduce, Collective::broadcast, Collective::barrier}) {
+         {Collective::all_reduce, Collective::broadcast, Collective::barrier, Collective::reduce}) {
         CHECK(!has_part_per_rank(collective));
         CHECK_EQ(vector_count(collective, 100, 3), 100U);
     }

@@ -245,8 +245,7 @@ static void combinations_are_checked() {
     const Codec none, cast = parsed("bf16"), lossy = parsed("int4"), bucketed = parsed("minmax");
     for (const TypeInfo &row : type_table)
         for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
-            for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                                Collective::all_gather, Collective::broadcast}) {
+            for (const Collective collective : value_collectives) {
                 const bool adds = op == RedOp::sum || op == RedOp::avg || !reduces(collective);
                 CHECK(check_codec(none, collective, row.type, op).is_ok());
                 CHECK_EQ(check_codec(cast, collective, row.type, op).is_ok(), row.is_float);

@@ -79,16 +79,16 @@ static void every_hierarchy_is_proven() {
         for (const Sizes &hosts : {Sizes{2, 2}, Sizes{3, 3, 3}, Sizes{1, 2}, Sizes{4, 2, 3},
                                    Sizes{1, 1, 1}, Sizes{5}, Sizes{1, 5}, Sizes{2, 3, 1, 4, 2}})
             for (const bool in_turn : {false, true})
-                for (const Collective collective : moving_collectives) {
+                for (const Collective collective : collectives_of(algorithm)) {
                     const RankTopology places = make_rank_topology(hosts, in_turn);
                     check(algorithm, collective, places,
-                          collective == Collective::broadcast ? places.ranks() / 2 : 0);
+                          row_of(collective).has_root ? places.ranks() / 2 : 0);
                 }
 }
 
 static void hierarchies_of_three_tiers_are_proven() {
     for (const Algorithm &algorithm : variants())
-        for (const Collective collective : moving_collectives) {
+        for (const Collective collective : collectives_of(algorithm)) {
             check(algorithm, collective, nested_places(1, 2, 2, 2));
             check(algorithm, collective, nested_places(2, 2, 1, 3));
             check(algorithm, collective, nested_places(2, 3, 2, 2));
@@ -153,7 +153,7 @@ static void every_rank_carries_or_one_of_each_host() {
 
 static void rings_go_by_host() {
     const Algorithm ring = algorithm_of("ring");
-    for (const Collective collective : moving_collectives)
+    for (const Collective collective : collectives_of(ring))
         for (const Sizes &hosts : {Sizes{2, 2}, Sizes{4, 2, 3}, Sizes{1, 5}}) {
             const RankTopology places = make_rank_topology(hosts, true);
             check(ring, collective, places, places.ranks() - 1);

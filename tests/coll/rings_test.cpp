@@ -60,13 +60,13 @@ Loads loads(const char *spec, const RankTopology &places) {
 static void several_rings_are_proven() {
     for (const auto &[ranks, most] : {std::pair(2U, 1U), {3U, 2U}, {5U, 4U}, {7U, 6U}, {11U, 3U}})
         for (uint32_t rings = 1; rings <= most; rings++)
-            for (const Collective collective : moving_collectives)
+            for (const Collective collective : collectives_of(by_all))
                 for (uint32_t root = 0; root < ranks; root++) {
-                    if (root != 0 && collective != Collective::broadcast) break;
+                    if (root != 0 && !row_of(collective).has_root) break;
                     check(collective, stepping(ranks, rings), root);
                 }
     // More rings than ranks; some of them use the same links.
-    for (const Collective collective : moving_collectives)
+    for (const Collective collective : collectives_of(by_all))
         check(collective, {{0, 1, 2}, {0, 2, 1}, {0, 1, 2}, {0, 1, 2}, {0, 2, 1}}, 0);
 }
 
@@ -83,7 +83,7 @@ static void every_link_has_an_equal_share() {
 static void one_ring_is_all() {
     const RankTopology places(std::vector<RankLocation>(4), {{0, 2, 1, 3}});
     for (const RankTopology *const at : {static_cast<const RankTopology *>(nullptr), &places})
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(by_all))
             CHECK(make_all(ScheduleForm::joined, by_all, collective, 4, 0, at) ==
                   make_all(ScheduleForm::joined, algorithm_of("ring"), collective, 4, 0, at));
 }

@@ -21,14 +21,15 @@ static constexpr std::array before_joining{ScheduleForm::author, ScheduleForm::p
 static void prove(const Algorithm &algorithm, Collective collective, uint32_t P,
                   ScheduleForm form) {
     const auto start = std::chrono::steady_clock::now();
-    const auto verified = verify({collective, algorithm.order({}), P, P / 3, algorithm.own()},
+    const Team team{.size = P, .root = P / 3};
+    const auto verified = verify({collective, algorithm.order(team), P, team.root, algorithm.own()},
                                  [&](uint32_t rank) -> Result<Schedule> {
                                      return make(form, algorithm, collective,
-                                                 {.size = P, .rank = rank, .root = P / 3});
+                                                 {.size = P, .rank = rank, .root = team.root});
                                  });
     CHECK_OK(verified);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    CHECK_EQ(verified->rounds, algorithm.rounds(collective, {.size = P}));
+    CHECK_EQ(verified->rounds, algorithm.rounds(collective, team));
     std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", name(collective),
                 spec(algorithm).c_str(), P,
                 form == ScheduleForm::author   ? "as written"

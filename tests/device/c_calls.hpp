@@ -19,6 +19,7 @@ inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, q
                            qcclStream_t stream, const qcclCollConfig_t *config) {
     const auto type = static_cast<qcclDataType_t>(call.type);
     const auto op = static_cast<qcclRedOp_t>(call.op);
+    const int root = static_cast<int>(call.root);
     switch (call.collective) {
     case Collective::all_reduce:
         return qcclAllReduceConfig(send, recv, call.count, type, op, comm, stream, config);
@@ -27,8 +28,13 @@ inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, q
     case Collective::all_gather:
         return qcclAllGatherConfig(send, recv, call.count, type, comm, stream, config);
     case Collective::broadcast:
-        return qcclBroadcastConfig(send, recv, call.count, type, static_cast<int>(call.root), comm,
-                                   stream, config);
+        return qcclBroadcastConfig(send, recv, call.count, type, root, comm, stream, config);
+    case Collective::reduce:
+        return qcclReduceConfig(send, recv, call.count, type, op, root, comm, stream, config);
+    case Collective::gather:
+        return qcclGatherConfig(send, recv, call.count, type, root, comm, stream, config);
+    case Collective::scatter:
+        return qcclScatterConfig(send, recv, call.count, type, root, comm, stream, config);
     default: return qcclBarrierConfig(comm, stream, config);
     }
 }

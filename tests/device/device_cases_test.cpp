@@ -47,10 +47,9 @@ public:
         uint64_t taken = 0;
         for (const char *const codec :
              {"minmax:bucket=all", "topk:ratio=0.9", "int8:block=1073741824", "nvfp4:bucket=all"})
-            for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
-                                                Collective::reduce_scatter, Collective::broadcast})
+            for (const Collective collective : value_collectives)
                 check({.collective = collective,
-                       .algorithm = taken % 2 == 0 ? "direct" : "ring",
+                       .algorithm = algorithm_for(collective, taken),
                        .codec = *parse_codec(codec),
                        .count = 150000,
                        .ranks = static_cast<uint32_t>(devices_.size())},
@@ -59,6 +58,11 @@ public:
     }
 
 private:
+    static const char *algorithm_for(Collective collective, uint64_t taken) {
+        const bool has_ring = parse_algorithm("ring")->has(collective);
+        return taken % 2 == 0 ? "direct" : has_ring ? "ring" : "tree";
+    }
+
     void check(TwinCall call, uint64_t taken) {
         call.number = ++number_;
         const bool in_place = taken % 3 == 0;

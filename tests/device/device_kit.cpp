@@ -87,12 +87,12 @@ const qcclUniqueId &LateId::await() const {
 Bytes run_on_device(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Bytes &input,
                     bool in_place, qcclEmulatedStream_t stream, bool is_synchronous) {
     const size_t value = type_bytes(call.type), offset = rank % 3 * value;
-    const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
-    DeviceBuffer send(stream, in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset);
+    const size_t send_bytes = send_count(call) * value;
+    const size_t recv_bytes = recv_count(call, rank) * value;
+    const SharedBuffer shared = in_place ? in_place_buffer(call, rank) : SharedBuffer();
+    DeviceBuffer send(stream, in_place ? shared.count * value : send_bytes, offset);
     DeviceBuffer recv(stream, in_place ? 0 : recv_bytes, offset);
-    const size_t own = rank * call.count * value;
-    const size_t from = in_place && call.collective == Collective::all_gather ? own : 0;
-    const size_t to = in_place && call.collective == Collective::reduce_scatter ? own : 0;
+    const size_t from = shared.send * value, to = shared.recv * value;
     send.write(from, input);
     const CodecHandle codec(call.codec, call.seed);
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;

@@ -46,11 +46,10 @@ class CallBuffers {
 public:
     CallBuffers(const TwinCall &call, uint32_t rank, bool in_place, const Stream &stream)
         : value_(type_bytes(call.type)), send_bytes_(send_count(call) * value_),
-          recv_bytes_(recv_count(call) * value_), in_place_(in_place),
-          from_(in_place && call.collective == Collective::all_gather ? rank * send_bytes_ : 0),
-          to_(in_place && call.collective == Collective::reduce_scatter ? rank * recv_bytes_ : 0),
-          send_(stream, in_place ? std::max(send_bytes_, recv_bytes_) : send_bytes_,
-                rank % 3 * value_),
+          recv_bytes_(recv_count(call, rank) * value_), in_place_(in_place),
+          shared_(in_place ? in_place_buffer(call, rank) : SharedBuffer()),
+          from_(shared_.send * value_), to_(shared_.recv * value_),
+          send_(stream, in_place ? shared_.count * value_ : send_bytes_, rank % 3 * value_),
           recv_(stream, in_place ? 0 : recv_bytes_, rank % 3 * value_) {}
 
     void write(const Bytes &input) { send_.write(input.data(), input.size(), from_); }
@@ -73,6 +72,7 @@ public:
 private:
     const size_t value_, send_bytes_, recv_bytes_;
     const bool in_place_;
+    const SharedBuffer shared_;
     const size_t from_, to_;
     GuardedMemory send_, recv_;
 };

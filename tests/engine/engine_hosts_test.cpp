@@ -31,9 +31,6 @@ Chunking cut_of(const TransportOptions &options, bool is_one_exchange) {
             .eager_slot_bytes = is_one_exchange ? options.eager_slot_bytes : 0};
 }
 
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
-
 void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_place) {
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
     const auto outputs = cluster.run_all(call, {cut}, inputs, in_place);
@@ -47,7 +44,7 @@ void hosts_make_no_difference() {
         Cluster cluster(ranks, options);
         bool in_place = false;
         for (const Algorithm &algorithm : algorithms())
-            for (const Collective collective : collectives)
+            for (const Collective collective : value_collectives)
                 for (const char *codec : {"none", "int8", "int4:round=stochastic"})
                     for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{100003}}) {
                         if (!algorithm.has(collective)) continue;
@@ -58,7 +55,7 @@ void hosts_make_no_difference() {
                                     .codec = *parse_codec(codec),
                                     .count = count,
                                     .ranks = ranks,
-                                    .root = collective == Collective::broadcast ? ranks - 1 : 0,
+                                    .root = row_of(collective).has_root ? ranks - 1 : 0,
                                     .seed = 7},
                                    cut_of(options, algorithm.is_one_exchange()), in_place);
                     }

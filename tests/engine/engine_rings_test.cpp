@@ -2,6 +2,7 @@
 // independent of how calls are cut.
 #include "tests/kit/case_table.hpp"
 #include "tests/kit/engine_ranks.hpp"
+#include "tests/kit/forms.hpp"
 
 using namespace qtest;
 
@@ -42,7 +43,7 @@ void several_rings_give_the_slow_twins_bytes() {
         const auto ranks = static_cast<uint32_t>(rings[0].size());
         Cluster cluster(ranks);
         bool in_place = false;
-        for (const Collective collective : collectives)
+        for (const Collective collective : collectives_of(*parse_algorithm("ring")))
             for (const DataType type : {DataType::float32, DataType::bfloat16})
                 for (const char *codec : {"none", "int8", "int4:round=stochastic",
                                           "minmax:bits=4,bucket=64", "topk:ratio=0.01"})
@@ -56,7 +57,7 @@ void several_rings_give_the_slow_twins_bytes() {
                                     .codec = *parse_codec(codec),
                                     .count = count,
                                     .ranks = ranks,
-                                    .root = collective == Collective::broadcast ? ranks - 1 : 0,
+                                    .root = row_of(collective).has_root ? ranks - 1 : 0,
                                     .seed = 5,
                                     .rings = rings},
                                    in_place);

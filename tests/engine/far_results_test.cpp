@@ -94,8 +94,6 @@ constexpr DataType types[] = {DataType::float32, DataType::bfloat16,   DataType:
                               DataType::float64, DataType::float8e5m2, DataType::int32};
 constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::max, RedOp::prod};
 constexpr uint64_t counts[] = {1, 33, 1001, 5003, 20011};
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
 
 // Draws what the table leaves open. An impossible combination becomes a sum of fp32.
 TwinCall drawn(TwinCall call, uint64_t number) {
@@ -220,7 +218,7 @@ private:
 
 // Calls visit(call, in_place) for the table's cases of the placement, the same on all ranks.
 template <class Visitor> void each_case(const Spots &spots, Sample &sample, Visitor visit) {
-    for (const Collective collective : collectives)
+    for (const Collective collective : value_collectives)
         for (const std::string &algorithm : algorithm_specs()) {
             if (!parse_algorithm(algorithm)->has(collective)) continue;
             for (const char *codec : codecs) {
@@ -232,7 +230,7 @@ template <class Visitor> void each_case(const Spots &spots, Sample &sample, Visi
                               .ranks = static_cast<uint32_t>(spots.size()),
                               .seed = 7,
                               .spots = spots};
-                if (collective == Collective::broadcast)
+                if (row_of(collective).has_root)
                     call.root = static_cast<uint32_t>(number % spots.size());
                 visit(drawn(call, number), number % 3 == 0);
             }

@@ -115,7 +115,7 @@ void add(std::vector<TwinCall> &lines, TwinCall line, const AlgorithmNames &name
             if (!algorithm->has(line.collective)) continue;
             line.algorithm = name;
             line.ranks = ranks;
-            line.root = line.collective == Collective::broadcast ? ranks / 2 : 0;
+            line.root = row_of(line.collective).has_root ? ranks / 2 : 0;
             lines.push_back(line);
         }
 }
@@ -164,6 +164,34 @@ void add_tiers(std::vector<TwinCall> &lines) {
                                          .spots = spots_on({0, 1, 0, 1, 0})});
 }
 
+// Adds the collectives that gather or spread values at a root.
+void add_rooted(std::vector<TwinCall> &lines) {
+    const AlgorithmNames names{"direct", "ring", "oneshot", "halving", "tree", "tree:shape=double"};
+    for (const Collective collective :
+         {Collective::reduce, Collective::gather, Collective::scatter}) {
+        for (const char *codec : codecs)
+            for (const DataType type : {DataType::float32, DataType::bfloat16})
+                add(lines, {.collective = collective, .type = type, .codec = *parse_codec(codec)},
+                    names);
+        add(lines, {.collective = collective, .type = DataType::int32}, names);
+    }
+    for (const RedOp op : {RedOp::avg, RedOp::max})
+        for (const char *codec : {"none", "int8", "fp16"})
+            add(lines, {.collective = Collective::reduce, .op = op, .codec = *parse_codec(codec)},
+                names);
+    for (const char *algorithm : {"hierarchy", "hierarchy:inner=ring,outer=halving,share=leader",
+                                  "hierarchy:inner=halving"})
+        for (const char *codec : {"none", "int8", "fp16"})
+            for (const char *inner : {"none", "int8"})
+                lines.push_back({.collective = Collective::reduce,
+                                 .algorithm = algorithm,
+                                 .codec = *parse_codec(codec),
+                                 .ranks = 5,
+                                 .root = 3,
+                                 .inner_codec = *parse_codec(inner),
+                                 .spots = spots_on({0, 1, 0, 1, 0})});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -172,6 +200,7 @@ std::vector<TwinCall> all_lines() {
     add_all(lines, {"tree", "tree:shape=double"});
     add_tiers(lines);
     add_all(lines, {"doubling"});
+    add_rooted(lines);
     return lines;
 }
 

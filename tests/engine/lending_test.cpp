@@ -16,8 +16,6 @@ using namespace qtest;
 
 namespace {
 
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
 constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
 
 // No elements, fewer than one for each rank, and counts that leave an odd rest; last so many that
@@ -80,7 +78,7 @@ void check_case(Cluster &cluster, TwinCall call, bool in_place) {
 
 // Calls visit(call) for every combination that the library accepts.
 template <class Visitor> void each_call(uint32_t ranks, Visitor visit) {
-    for (const Collective collective : collectives)
+    for (const Collective collective : value_collectives)
         for (const Algorithm &algorithm : algorithms())
             for (const TypeInfo &type : type_table)
                 for (const RedOp op : ops)
@@ -93,7 +91,7 @@ template <class Visitor> void each_call(uint32_t ranks, Visitor visit) {
                                             .op = op,
                                             .count = count,
                                             .ranks = ranks,
-                                            .root = collective == Collective::broadcast
+                                            .root = row_of(collective).has_root
                                                         ? static_cast<uint32_t>(count % ranks)
                                                         : 0};
                         if (check_codec(call.codec, collective, call.type, op)) visit(call);

@@ -64,7 +64,7 @@ void check_all(const TransportOptions &options, uint32_t ranks) {
     Coverage seen;
     uint64_t number = 0;
     for (const Algorithm &algorithm : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : value_collectives)
             for (const char *const codec : codecs) {
                 if (!algorithm.has(collective)) continue;
                 const bool is_half = ++number % 3 == 0;
@@ -76,7 +76,7 @@ void check_all(const TransportOptions &options, uint32_t ranks) {
                               .ranks = ranks,
                               .seed = 7};
                 call.inner_codec = call.codec;
-                if (collective == Collective::broadcast) call.root = ranks - 1;
+                if (row_of(collective).has_root) call.root = ranks - 1;
                 check_call(cluster, options, call, number % 2 == 0, seen);
             }
     CHECK(seen.overflowing * 8 > seen.calls);

@@ -11,12 +11,9 @@ namespace {
 
 const std::vector<uint32_t> placements[] = {{0, 0},    {0, 0, 0},       {0, 1},
                                             {0, 0, 1}, {0, 1, 0, 1, 2}, {0, 0, 0, 1, 1, 2}};
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
 
-// In a broadcast only the root has values.
 uint16_t word_of(uint32_t rank, const TwinCall &call, uint32_t loudest) {
-    if (call.collective == Collective::broadcast && rank != call.root) return 0;
+    if (row_of(call.collective).has_one_source && rank != call.root) return 0;
     return static_cast<uint16_t>(rank == loudest ? 0x7000 : 0x1000 + rank);
 }
 
@@ -32,7 +29,7 @@ Heard run_guarded(Cluster &cluster, const TwinCall &call, const Chunking &cut, u
         const auto program = compile_for(call, rank, cut);
         CHECK_OK(program);
         uint16_t word = word_of(rank, call, loudest);
-        Bytes received(recv_count(call) * type_bytes(call.type));
+        Bytes received(recv_count(call, rank) * type_bytes(call.type));
         EngineRank &mine = cluster.rank(rank);
         const Done done = mine.engine->run(*program, {.send = inputs[rank].data(),
                                                       .recv = received.data(),
@@ -75,17 +72,17 @@ void all_ranks_hear_of_the_largest_error() {
                            .segment_bytes = size_t{16} << 10};
         uint64_t number = 0;
         for (const Algorithm &algorithm : algorithms())
-            for (const Collective collective : collectives)
+            for (const Collective collective : value_collectives)
                 for (const char *codec : {"none", "int8"})
                     for (const uint64_t count : {uint64_t{3}, uint64_t{30011}})
-                        if (algorithm.has(collective))
+                        if (algorithm.has(collective) && !row_of(collective).has_one_result)
                             check_call(cluster,
                                        {.collective = collective,
                                         .algorithm = spec(algorithm),
                                         .codec = *parse_codec(codec),
                                         .count = count,
                                         .ranks = ranks,
-                                        .root = collective == Collective::broadcast ? ranks - 1 : 0,
+                                        .root = row_of(collective).has_root ? ranks - 1 : 0,
                                         .number = ++number,
                                         .seed = 7},
                                        cut);
@@ -108,7 +105,7 @@ void other_tags_are_a_mismatch() {
         CHECK_OK(program);
         program->asked_codec = "int8:guard=nmse:0.001";
         uint16_t word = 0;
-        Bytes received(recv_count(call) * type_bytes(call.type));
+        Bytes received(recv_count(call, rank) * type_bytes(call.type));
         Transport &transport = *cluster.rank(rank).transport;
         const Done done = cluster.rank(rank).engine->run(*program, {.send = inputs[rank].data(),
                                                                     .recv = received.data(),

@@ -1,6 +1,7 @@
 // Tests the engine with real bytes through the tiers of a hierarchy: they are the slow twin's, on
 // hosts of all shapes, with one codec between hosts and another inside.
 #include "tests/kit/engine_ranks.hpp"
+#include "tests/kit/forms.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <cstdio>
@@ -104,12 +105,11 @@ void every_tier_gives_the_slow_twins_bytes() {
     for (const Spots &spots : shapes) {
         TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
         Cluster cluster(call.ranks);
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                            Collective::all_gather, Collective::broadcast})
+        for (const Collective collective : collectives_of(*parse_algorithm("hierarchy")))
             each_algorithm([&](const std::string &algorithm) {
                 call.collective = collective;
                 call.algorithm = algorithm;
-                call.root = collective == Collective::broadcast ? call.ranks / 2 : 0;
+                call.root = row_of(collective).has_root ? call.ranks / 2 : 0;
                 each_case(call, [&](const TwinCall &one) {
                     if (sample.takes(one.count > 4000 ? 400 : 150))
                         check_case(cluster, one, sample.taken % 3 == 0);
@@ -132,8 +132,7 @@ void lent_buffers_give_the_same_bytes() {
         cut.segment_bytes = 4096;
         cut.lending_bytes = 0;
         cut.overwriting_bytes = 0;
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                            Collective::all_gather, Collective::broadcast})
+        for (const Collective collective : collectives_of(*parse_algorithm("hierarchy")))
             each_algorithm([&](const std::string &algorithm) {
                 call.collective = collective;
                 call.algorithm = algorithm;

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { all_reduce, reduce_scatter, all_gather, broadcast, collectives };
-static const char *const names[collectives] = {"all_reduce", "reduce_scatter", "all_gather",
-                                               "broadcast"};
+enum { all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, collectives };
+static const char *const names[collectives] = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"};
 
 static qcclComm_t comm;
 static int rank, ranks;
@@ -56,9 +56,18 @@ static qcclResult_t call(int collective, const float *send, float *recv, size_t 
                                        QCCL_STREAM_SYNC, config);
     case all_gather:
         return qcclAllGatherConfig(send, recv, count, qcclFloat32, comm, QCCL_STREAM_SYNC, config);
-    default:
+    case broadcast:
         return qcclBroadcastConfig(send, recv, count, qcclFloat32, ranks - 1, comm,
                                    QCCL_STREAM_SYNC, config);
+    case reduce:
+        return qcclReduceConfig(send, recv, count, qcclFloat32, qcclSum, ranks - 1, comm,
+                                QCCL_STREAM_SYNC, config);
+    case gather:
+        return qcclGatherConfig(send, recv, count, qcclFloat32, ranks - 1, comm, QCCL_STREAM_SYNC,
+                                config);
+    default:
+        return qcclScatterConfig(send, recv, count, qcclFloat32, ranks - 1, comm, QCCL_STREAM_SYNC,
+                                 config);
     }
 }
 
@@ -72,10 +81,16 @@ static int show(const char *word, size_t count, const float *send, float *recv)
     config.algorithm = algorithm[0] ? algorithm : NULL;
     if (qcclCodecCreate(&config.codec, codec) != qcclSuccess) return fail(word);
     for (int collective = 0; collective < collectives; collective++) {
-        const size_t whole = count * (size_t)(collective == all_gather ? ranks : 1);
+        const int gathers = collective == all_gather || collective == gather;
+        const int is_of_root = collective == reduce || collective == gather;
+        const size_t whole = count * (size_t)(gathers ? ranks : 1);
         const qcclResult_t result = call(collective, send, recv, count, &config);
         if (result == qcclInvalidArgument) continue; /* there is no such schedule */
         if (result != qcclSuccess) return fail(word);
+        if (is_of_root && rank != ranks - 1) {
+            printf("%s %s none\n", names[collective], word);
+            continue;
+        }
         printf("%s %s %016llx\n", names[collective], word,
                (unsigned long long)hash_of(recv, whole * sizeof *recv));
     }

@@ -13,8 +13,6 @@ namespace qtest {
 
 using namespace qccl;
 
-inline constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                             Collective::all_gather, Collective::broadcast};
 inline constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
 inline constexpr const char *codecs[] = {"none",
                                          "fp16",
@@ -40,7 +38,7 @@ inline constexpr const char *codecs[] = {"none",
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts.
 template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
-    for (const Collective collective : collectives)
+    for (const Collective collective : value_collectives)
         for (const Algorithm &algorithm : algorithms())
             for (const TypeInfo &type : type_table)
                 for (const RedOp op : ops)
@@ -56,7 +54,7 @@ template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
                                           .count = count,
                                           .ranks = ranks,
                                           .seed = 77};
-                            if (collective == Collective::broadcast)
+                            if (row_of(collective).has_root)
                                 call.root = static_cast<uint32_t>(count % ranks);
                             if (check_codec(call.codec, collective, call.type, op)) visit(call);
                         }

@@ -61,18 +61,19 @@ void EngineRank::open_local_resources(uint32_t rank) {
 Result<Bytes> EngineRank::run(const TwinCall &call, uint32_t rank, const Program &program,
                               const Bytes &input, bool in_place, std::chrono::nanoseconds timeout) {
     const size_t value = type_bytes(call.type);
-    const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
+    const size_t send_bytes = send_count(call) * value;
+    const size_t recv_bytes = recv_count(call, rank) * value;
+    const SharedBuffer shared = in_place_buffer(call, rank);
     const size_t offset = rank % 3 * value;
     const auto half = [&](size_t number) {
         return arena ? arena->half(number) : std::span<std::byte>();
     };
-    GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset, half(0));
+    GuardedBuffer send(in_place ? shared.count * value : send_bytes, offset, half(0));
     GuardedBuffer recv(in_place ? 0 : recv_bytes, offset, half(1));
     std::byte *from = send.data(), *to = recv.data();
-    const size_t own = rank * call.count * value;
     if (in_place) {
-        to = send.data() + (call.collective == Collective::reduce_scatter ? own : 0);
-        from = send.data() + (call.collective == Collective::all_gather ? own : 0);
+        from = send.data() + shared.send * value;
+        to = send.data() + shared.recv * value;
     }
     std::copy(input.begin(), input.end(), from);
     const Done done = engine->run(program, {.send = from,
@@ -82,7 +83,8 @@ Result<Bytes> EngineRank::run(const TwinCall &call, uint32_t rank, const Program
                                             .timeout = timeout});
     if (done) {
         CHECK(send.is_guarded() && recv.is_guarded());
-        if (!in_place) CHECK(std::ranges::equal(send.content(), input));
+        if (!in_place || recv_bytes == 0)
+            CHECK(std::ranges::equal(std::span(from, send_bytes), input));
     }
     Bytes received(to, to + recv_bytes);
     send.scribble();

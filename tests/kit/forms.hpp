@@ -15,11 +15,10 @@ namespace qccl {
 enum class ScheduleForm : uint8_t { author, placed, joined };
 inline constexpr std::array<ScheduleForm, 3> forms{ScheduleForm::author, ScheduleForm::placed,
                                                    ScheduleForm::joined};
-inline constexpr auto moving_collectives = value_collectives;
 
 inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
     std::vector<Collective> found;
-    for (const Collective collective : moving_collectives)
+    for (const Collective collective : value_collectives)
         if (algorithm.has(collective)) found.push_back(collective);
     return found;
 }

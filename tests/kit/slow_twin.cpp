@@ -46,7 +46,8 @@ public:
     std::vector<Bytes> run() {
         const bool computes = P() > 1 && (reduces(call_.collective) || !call_.codec.is_lossless());
         if (!computes) return moved();
-        std::vector<Bytes> outputs(P(), Bytes(recv_count(call_) * bytes()));
+        std::vector<Bytes> outputs;
+        for (uint32_t r = 0; r < P(); r++) outputs.emplace_back(recv_count(call_, r) * bytes());
         switch (call_.collective) {
         case Collective::all_reduce: all_reduce(outputs); break;
         case Collective::reduce_scatter:
@@ -57,6 +58,16 @@ public:
             break;
         case Collective::broadcast: broadcast(outputs); break;
         case Collective::barrier: break;
+        case Collective::reduce: reduce(outputs[call_.root]); break;
+        case Collective::gather:
+            for (uint32_t c = 0; c < P(); c++)
+                store(outputs[call_.root], c * call_.count, received(c, input(c, c), c, 0));
+            break;
+        case Collective::scatter:
+            for (uint32_t c = 0; c < P(); c++)
+                store(outputs[c], 0,
+                      received(c, input(call_.root, c), call_.root, scatter_ordinal(c)));
+            break;
         }
         return outputs;
     }
@@ -76,9 +87,18 @@ private:
     std::vector<Bytes> moved() const {
         if (P() == 1) return inputs_;
         if (call_.collective == Collective::broadcast) return std::vector(P(), inputs_[call_.root]);
+        std::vector<Bytes> outputs(P());
+        if (call_.collective == Collective::scatter) {
+            for (uint32_t c = 0; c < P(); c++) outputs[c] = input(call_.root, c).bytes;
+            return outputs;
+        }
         Bytes all;
         for (const Bytes &input : inputs_) all.insert(all.end(), input.begin(), input.end());
-        return std::vector(P(), all);
+        if (call_.collective == Collective::gather)
+            outputs[call_.root] = all;
+        else
+            outputs.assign(P(), all);
+        return outputs;
     }
 
     uint32_t chunks() const {
@@ -94,9 +114,7 @@ private:
 
     // Cuts the vector at the codec's grain, as evenly as the grain allows.
     Chunk chunk(uint32_t c) const {
-        if (call_.collective == Collective::reduce_scatter ||
-            call_.collective == Collective::all_gather)
-            return {c * call_.count, call_.count};
+        if (has_part_per_rank(call_.collective)) return {c * call_.count, call_.count};
         const uint64_t n = call_.count, parts = chunks();
         const uint64_t A =
             std::lcm(std::lcm(bucket_of(call_.codec), bucket_of(call_.inner_codec)), uint64_t{64});
@@ -108,7 +126,7 @@ private:
     // Returns the rank's values of the chunk as the caller gave them.
     Values input(uint32_t rank, uint32_t c) const {
         Chunk part = chunk(c);
-        if (call_.collective == Collective::all_gather) part.begin = 0;
+        if (row_of(call_.collective).gathers) part.begin = 0;
         const std::byte *const first = inputs_[rank].data() + part.begin * bytes();
         return {call_.type, Bytes(first, first + part.count * bytes())};
     }
@@ -183,7 +201,8 @@ private:
     // by all rings in the rounds before, and by the rings before the chunk's in this round, if
     // those rings had a chunk to send.
     uint32_t ring_ordinal(uint32_t c, uint32_t rank, uint32_t round) const {
-        if (call_.collective == Collective::all_reduce) return (round - 1) * R() + c % R();
+        if (is_hierarchy() && call_.collective == Collective::reduce) return 0; // one chunk
+        if (call_.collective != Collective::reduce_scatter) return (round - 1) * R() + c % R();
         uint32_t sent = 0;
         for (uint32_t i = 1; i <= round; i++)
             for (uint32_t k = 0; k < (i == round ? c % R() : R()); k++) {
@@ -207,7 +226,14 @@ private:
     }
     SumTree tree(uint32_t c) const {
         const SumTree by_position = sum_tree(call_.algorithm, P(), c);
-        return call_.algorithm == "halving" ? by_position : placed(by_position, ring_);
+        return call_.algorithm == "halving" ? by_position : placed(by_position, ring_from_root());
+    }
+    // Returns the ring, turned so that it begins at the root if there is one.
+    std::vector<uint32_t> ring_from_root() const {
+        std::vector<uint32_t> ring = ring_;
+        if (row_of(call_.collective).has_root)
+            std::ranges::rotate(ring, std::ranges::find(ring, call_.root));
+        return ring;
     }
 
     // ---- hierarchy: nearest rounding only, so that ordinals make no difference
@@ -242,14 +268,19 @@ private:
         }
     }
 
-    // Returns the rank that ends up with each chunk; in a broadcast, the rank that has the chunk.
+    // Returns the rank that ends up with each chunk; in a broadcast, the rank that has the chunk;
+    // in a reduce, the rank of the root's part of the top group that sums it.
     std::vector<uint32_t> owners() const {
-        if (call_.collective != Collective::all_reduce && call_.collective != Collective::broadcast)
-            return all_ranks(P());
+        if (has_part_per_rank(call_.collective)) return all_ranks(P());
         std::vector<uint32_t> found;
         add_owners(found, {});
-        if (call_.collective == Collective::broadcast)
-            found = std::vector(found.size() / top_.size(), call_.root);
+        if (!row_of(call_.collective).has_root) return found;
+        const size_t each = found.size() / top_.size(); // owners in a part of the top group
+        if (each == 1 || call_.collective == Collective::broadcast)
+            return std::vector(each, call_.root);
+        std::erase_if(found, [&](uint32_t rank) {
+            return top_.part_with(rank) != top_.part_with(call_.root);
+        });
         return found;
     }
 
@@ -343,7 +374,7 @@ private:
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
         if (call_.algorithm == "doubling") return finished(sum_by_doubling(0, P()));
-        if (is_flat_ring()) return finished(sum_by_ring(c, (c + 1) % P()));
+        if (is_flat_ring()) return finished(sum_by_ring(c, (owners_[c] + 1) % P()));
         if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
         if (is_ring() && !scatters) return finished(sum_by_ring(c, c / R()));
@@ -373,19 +404,44 @@ private:
         share(outputs, chunk(c), travelled(call_.type, values, c, owner, ordinal));
     }
 
+    // The rank that makes a chunk's sum, and the ordinal of its encode of the result.
+    struct SumEnd {
+        uint32_t owner, ordinal;
+    };
+    SumEnd end_of(uint32_t c) const {
+        if (is_hierarchy()) return {owners_[c], P() - 1};
+        if (sums_by_tree(call_.algorithm)) return {tree(c).root, tree(c).final_ordinal};
+        if (!is_ring()) return {c, P() - 1};
+        const uint32_t owner = ring_of_chunk(c)[(c / R() + P() - 1) % P()];
+        return {owner, ring_ordinal(c, owner, P())};
+    }
+
     void all_reduce(std::vector<Bytes> &outputs) {
         if (call_.algorithm == "oneshot" || call_.algorithm == "doubling")
             return share(outputs, chunk(0), finished_sum(0));
+        for (uint32_t c = 0; c < chunks(); c++)
+            share_encoded(outputs, c, finished_sum(c), end_of(c).owner, end_of(c).ordinal);
+    }
+
+    void reduce(Bytes &output) {
         for (uint32_t c = 0; c < chunks(); c++) {
-            uint32_t owner = is_ring() ? ring_of_chunk(c)[(c / R() + P() - 1) % P()] : c;
-            uint32_t ordinal = is_ring() ? ring_ordinal(c, owner, P()) : P() - 1;
-            if (is_hierarchy()) owner = owners_[c];
-            if (sums_by_tree(call_.algorithm)) {
-                owner = tree(c).root;
-                ordinal = tree(c).final_ordinal;
-            }
-            share_encoded(outputs, c, finished_sum(c), owner, ordinal);
+            const SumEnd end = call_.algorithm == "oneshot" ? SumEnd{call_.root, 0} : end_of(c);
+            store(output, chunk(c).begin, received(c, finished_sum(c), end.owner, end.ordinal));
         }
+    }
+
+    // Returns what the rank that needs the values gets of them: the root has its own as they are.
+    Values received(uint32_t c, const Values &values, uint32_t owner, uint32_t ordinal) const {
+        const bool has_them =
+            owner == call_.root && (call_.collective != Collective::scatter || c == call_.root);
+        return has_them ? values : travelled(call_.type, values, c, owner, ordinal);
+    }
+
+    // The root encodes the parts in the order in which it sends them.
+    uint32_t scatter_ordinal(uint32_t part) const {
+        if (!sums_by_tree(call_.algorithm)) return (part + P() - call_.root - 1) % P();
+        const auto order = scatter_order(call_.algorithm, ring_from_root());
+        return static_cast<uint32_t>(std::ranges::find(order, part) - order.begin());
     }
 
     void broadcast(std::vector<Bytes> &outputs) {
@@ -407,11 +463,21 @@ private:
 } // namespace
 
 uint64_t send_count(const TwinCall &call) {
-    return call.count * (call.collective == Collective::reduce_scatter ? call.ranks : 1);
+    return call.count * (row_of(call.collective).scatters ? call.ranks : 1);
 }
 
-uint64_t recv_count(const TwinCall &call) {
-    return call.count * (call.collective == Collective::all_gather ? call.ranks : 1);
+uint64_t recv_count(const TwinCall &call, uint32_t rank) {
+    const CollectiveRow &row = row_of(call.collective);
+    if (row.has_one_result && rank != call.root) return 0;
+    return call.count * (row.gathers ? call.ranks : 1);
+}
+
+SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank) {
+    const CollectiveRow &row = row_of(call.collective);
+    const uint64_t own = rank * call.count;
+    return {.count = vector_count(call.collective, call.count, call.ranks),
+            .send = row.gathers ? own : 0,
+            .recv = row.scatters ? own : 0};
 }
 
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs) {

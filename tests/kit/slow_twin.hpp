@@ -36,9 +36,17 @@ struct TwinCall {
     std::vector<std::vector<uint32_t>> rings{};
 };
 
-// Number of elements in a rank's send buffer and in its receive buffer.
+// Number of elements in a rank's send buffer and in its receive buffer. A rank that gives nothing
+// has a send buffer nevertheless, which nobody may read; a rank that gets nothing has no receive
+// buffer.
 uint64_t send_count(const TwinCall &call);
-uint64_t recv_count(const TwinCall &call);
+uint64_t recv_count(const TwinCall &call, uint32_t rank);
+
+// An in-place call's memory, and where the rank's two buffers begin in it, in elements.
+struct SharedBuffer {
+    uint64_t count = 0, send = 0, recv = 0;
+};
+SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank);
 
 // Returns the receive buffers by rank. `inputs`: the send buffers by rank.
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs);

@@ -106,6 +106,30 @@ inline SumTree placed(const SumTree &by_position, const std::vector<uint32_t> &r
     return tree;
 }
 
+// Appends those below `at`, each before those below itself, siblings in increasing number.
+inline void add_below(const SumTree &tree, uint32_t at, std::vector<uint32_t> &numbers) {
+    for (uint32_t child = 1; child < tree.parent.size(); child++) {
+        if (tree.parent[child] != at) continue;
+        numbers.push_back(child);
+        add_below(tree, child, numbers);
+    }
+}
+
+// Returns the ranks but the root in the order in which the root of a scatter by trees encodes their
+// parts. `ring` has the rank of each position, from the root on.
+inline std::vector<uint32_t> scatter_order(std::string_view algorithm,
+                                           const std::vector<uint32_t> &ring) {
+    const uint32_t trees = algorithm == "tree" ? 1 : 2;
+    std::vector<uint32_t> order;
+    for (uint32_t tree = 0; tree < trees; tree++) {
+        std::vector<uint32_t> numbers;
+        add_below(sum_tree(algorithm, static_cast<uint32_t>(ring.size()), tree), 0, numbers);
+        for (const uint32_t number : numbers)
+            if (ring[number] % trees == tree) order.push_back(ring[number]);
+    }
+    return {order.rbegin(), order.rend()};
+}
+
 // Calls add(rank) for the rank's own value, and add_sum(child) for what each child's encoded sum
 // decodes to.
 template <class Add, class AddSum>

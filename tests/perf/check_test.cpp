@@ -63,12 +63,9 @@ static Operation all_reduce(DataType type, RedOp op, uint64_t count, uint32_t ra
             .count = count};
 }
 
-static const Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                         Collective::all_gather, Collective::broadcast};
-
 static void right_results_are_right() {
     const auto source = make_gaussian(seed);
-    for (const Collective collective : collectives)
+    for (const Collective collective : value_collectives)
         for (const TypeInfo &row : type_table)
             for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg}) {
                 Operation operation = all_reduce(row.type, op, 1001);
@@ -76,7 +73,8 @@ static void right_results_are_right() {
                 operation.root = 2;
                 const CheckResult result = judge(operation, Codec{}, *source, nothing);
                 CHECK_EQ(result.wrong, 0U);
-                CHECK_EQ(result.ranks_agree.has_value(), collective != Collective::reduce_scatter);
+                const CollectiveRow &of = row_of(collective);
+                CHECK_EQ(result.ranks_agree.has_value(), !of.scatters && !of.has_one_result);
                 CHECK_EQ(result.nmse.has_value(), row.is_float);
             }
 }
@@ -88,13 +86,13 @@ static void one_wrong_bit_is_found() {
     const Damage flip = [](uint32_t, std::vector<std::byte> &result) {
         result[4 * 777] ^= std::byte{1};
     };
-    for (const Collective collective : collectives)
+    for (const Collective collective : value_collectives)
         for (const DataType type : {DataType::float32, DataType::int32}) {
             Operation operation = all_reduce(type, RedOp::sum, 1001);
             operation.collective = collective;
-            // Each rank checks its share of the vector. In a reduce-scatter every rank has a vector
-            // of its own, so all three find the flip.
-            const uint64_t expected = collective == Collective::reduce_scatter ? 3 : 1;
+            // Each rank checks its share of the vector. Where results are scattered, every rank has
+            // a vector of its own, so all three find the flip.
+            const uint64_t expected = row_of(collective).scatters ? 3 : 1;
             CHECK_EQ(judge(operation, Codec{}, *source, flip).wrong, expected);
         }
 }

@@ -48,7 +48,9 @@ template <class T> static T combine(RedOp op, T a, T b) {
 template <class T> static T plain_result(const Operation &operation, uint32_t rank, uint64_t i) {
     switch (operation.collective) {
     case Collective::broadcast: return input<T>(operation.root, i);
+    case Collective::scatter: return input<T>(operation.root, rank * operation.count + i);
     case Collective::all_gather:
+    case Collective::gather:
         return input<T>(static_cast<uint32_t>(i / operation.count), i % operation.count);
     case Collective::reduce_scatter: i += rank * operation.count; break;
     default: break;
@@ -85,8 +87,7 @@ static void check_range(const Operation &operation, uint32_t rank, uint64_t firs
 }
 
 template <class T> static void check_type(DataType type) {
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather, Collective::broadcast})
+    for (const Collective collective : value_collectives)
         for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg}) {
             const Operation operation{.collective = collective,
                                       .type = type,

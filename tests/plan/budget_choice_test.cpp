@@ -16,8 +16,6 @@ namespace {
 
 constexpr double errors[] = {0.9, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6};
 constexpr uint32_t teams[] = {1, 2, 3, 4, 8, 17, 64};
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
 
 RankTopology apart(uint32_t ranks) {
     std::vector<uint32_t> hosts(ranks);
@@ -97,7 +95,7 @@ Problem between_hosts(const char *with, const RankTopology &places) {
 static void the_fastest_that_keeps_the_error_is_chosen() {
     for (const uint32_t ranks : teams) {
         const RankTopology places = apart(ranks);
-        for (const Collective collective : collectives)
+        for (const Collective collective : value_collectives)
             for (const uint64_t count : {uint64_t{5}, uint64_t{4096}, uint64_t{1} << 20}) {
                 Problem problem = all_reduce(count, ranks);
                 problem.collective = collective;

@@ -35,8 +35,7 @@ Problem problem_of(Collective collective, const RankTopology &places, uint64_t b
 // Calls `check` for each problem of a table with each rate.
 template <class Check> void for_problems(const Check &check) {
     for (const RankTopology *const places : {&two_by_two, &four})
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                            Collective::all_gather, Collective::broadcast})
+        for (const Collective collective : value_collectives)
             for (const char *const name : {"none", "int8:min=0"})
                 for (uint64_t bytes = 64; bytes <= 64 * mebibyte; bytes *= 8)
                     for (const double rate : {0.03, 0.12, 0.5, 1.2, 5.0, 20.0})

@@ -54,6 +54,12 @@ static void rank_sized_buffers_start_at_their_chunk() {
     CHECK((gather.range(input(2), 2) == ElementRange{0, 100, 200}));
     CHECK((gather.range(output(3), 3) == ElementRange{300, 100, 300}));
     CHECK_EQ(gather.largest(), 100U);
+    const Layout to_root(Collective::gather, 100, team, 4, 64);
+    CHECK((to_root.range(input(2), 2) == ElementRange{0, 100, 200}));
+    CHECK((to_root.range(output(3), 3) == ElementRange{300, 100, 300}));
+    const Layout from_root(Collective::scatter, 100, team, 4, 64);
+    CHECK((from_root.range(input(3), 3) == ElementRange{300, 100, 300}));
+    CHECK((from_root.range(output(2), 2) == ElementRange{0, 100, 200}));
 }
 
 static void huge_counts_do_not_wrap() {
@@ -74,6 +80,18 @@ static void ranks_have_the_slots_that_the_collective_gives_them() {
     CHECK(!has_slot(Collective::broadcast, team, input(0)));
     CHECK(has_slot(Collective::broadcast, team, output(0)));
     CHECK(has_slot(Collective::broadcast, team, sum(0)));
+    CHECK(has_slot(Collective::reduce, team, input(0)));
+    CHECK(!has_slot(Collective::reduce, team, output(0)));
+    CHECK(has_slot(Collective::gather, team, input(1)));
+    CHECK(!has_slot(Collective::gather, team, input(2)));
+    CHECK(!has_slot(Collective::gather, team, output(1)));
+    CHECK(!has_slot(Collective::scatter, team, input(1)));
+    CHECK(has_slot(Collective::scatter, team, output(1)));
+    const Team root{.size = 3, .rank = 2, .root = 2};
+    CHECK(has_slot(Collective::reduce, root, output(0)));
+    CHECK(has_slot(Collective::gather, root, output(1)));
+    CHECK(has_slot(Collective::scatter, root, input(1)));
+    CHECK(!has_slot(Collective::scatter, root, output(1)));
 }
 
 int main() {

@@ -184,7 +184,7 @@ static void every_mutation_is_refused() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
             for (const ScheduleForm form : {ScheduleForm::author, ScheduleForm::placed}) {
-                const Theorem theorem{collective, a.order({.size = P}), P, 1, a.own()};
+                const Theorem theorem{collective, a.order({.size = P, .root = 1}), P, 1, a.own()};
                 const auto schedules = make_all(form, a, collective, P, theorem.root);
                 for (uint32_t rank = 0; rank < P; rank++) check_mutants(theorem, schedules, rank);
             }
@@ -194,7 +194,7 @@ static void check_hierarchies(const RankTopology &places) {
     for (const char *spec :
          {"hierarchy", "hierarchy:inner=ring,share=leader", "hierarchy:inner=halving,outer=halving",
           "hierarchy:inner=tree,outer=direct,share=leader", "hierarchy:outer=tree"})
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(algorithm_of(spec)))
             for (const ScheduleForm form : {ScheduleForm::author, ScheduleForm::placed}) {
                 const Algorithm a = algorithm_of(spec);
                 const Team team{.size = places.ranks(), .root = 1, .places = &places};

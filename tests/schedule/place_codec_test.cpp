@@ -265,8 +265,16 @@ float tree_sum(const Case &k, const qtest::SumTree &tree, uint32_t c, uint32_t r
     return value;
 }
 
+std::vector<uint32_t> ring_from_root(const Case &k) {
+    std::vector<uint32_t> ring;
+    for (uint32_t at = 0; at < k.P; at++) ring.push_back((k.root + at) % k.P);
+    return ring;
+}
+
 float tree_result(const Case &k, uint32_t c, bool is_sent_on) {
-    const qtest::SumTree tree = qtest::sum_tree(spec(k.algorithm), k.P, c);
+    qtest::SumTree tree = qtest::sum_tree(spec(k.algorithm), k.P, c);
+    if (k.collective == Collective::reduce && !k.is("halving"))
+        tree = qtest::placed(tree, ring_from_root(k));
     const float value = tree_sum(k, tree, c, tree.root) / static_cast<float>(k.P);
     return is_sent_on ? quantize(value, tree.root, tree.final_ordinal) : value;
 }
@@ -293,9 +301,37 @@ float doubling_sum(const Case &k, uint32_t begin, uint32_t end) {
     return given(begin, middle) + given(middle, end);
 }
 
+// A hierarchy of one tier is a chain that ends at the root.
+float chain_sum(const Case &k) {
+    const std::vector<uint32_t> ring = ring_from_root(k);
+    float value = k.in[ring[1]][0];
+    for (uint32_t i = 2; i <= k.P; i++)
+        value = quantize(value, ring[i - 1], 0) + k.in[ring[i % k.P]][0];
+    return value / static_cast<float>(k.P);
+}
+
+float expected_of_reduce(const Case &k, uint32_t c) {
+    if (k.is("oneshot")) return oneshot_sum(k);
+    if (k.is("hierarchy")) return chain_sum(k);
+    if (k.is("halving")) return tree_result(k, c, c != k.root);
+    if (k.is("tree")) return tree_result(k, c, false);
+    if (k.is("ring")) return ring_sum(k, c, c, (c + k.P - 1) % k.P != k.root);
+    return direct_sum(k, c, c != k.root);
+}
+
+float expected_of_scatter(const Case &k, uint32_t c) {
+    if (c == k.root) return k.in[c][c];
+    const auto order = qtest::scatter_order(spec(k.algorithm), ring_from_root(k));
+    const auto ordinal =
+        k.is("tree") ? std::ranges::find(order, c) - order.begin() : (c + k.P - k.root - 1) % k.P;
+    return quantize(k.in[k.root][c], k.root, static_cast<uint32_t>(ordinal));
+}
+
 float expected(const Case &k, uint32_t c) {
     const bool is_ring = k.is("ring");
     if (k.P == 1) return k.in[0][c];
+    if (k.collective == Collective::reduce) return expected_of_reduce(k, c);
+    if (k.collective == Collective::scatter) return expected_of_scatter(k, c);
     if (reduces(k.collective) && qtest::sums_by_tree(spec(k.algorithm)))
         return tree_result(k, c, k.collective == Collective::all_reduce);
     switch (k.collective) {
@@ -308,6 +344,7 @@ float expected(const Case &k, uint32_t c) {
         return is_ring || k.is("hierarchy") ? ring_sum(k, c, (c + 1) % k.P, false)
                                             : direct_sum(k, c, false);
     case Collective::all_gather: return quantize(k.in[c][c], c, 0);
+    case Collective::gather: return c == k.root ? k.in[c][c] : quantize(k.in[c][c], c, 0);
     default: break;
     }
     const uint32_t ordinal = k.is("direct") ? (c + k.P - k.root - 1) % k.P : c;
@@ -317,7 +354,8 @@ float expected(const Case &k, uint32_t c) {
 void check_outputs(const Case &k, const ScheduleTwin &twin) {
     for (uint32_t rank = 0; rank < k.P; rank++)
         for (uint32_t c = 0; c < twin.outputs(rank).size(); c++) {
-            if (k.collective == Collective::reduce_scatter && c != rank) continue;
+            const Team team{.size = k.P, .rank = rank, .root = k.root};
+            if (!has_slot(k.collective, team, output(c))) continue;
             CHECK_EQ(twin.outputs(rank)[c], expected(k, c));
         }
 }

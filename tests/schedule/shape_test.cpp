@@ -110,7 +110,7 @@ static void buckets_of_whole_chunks_are_never_cut() {
 
 // The geometry does not depend on the rank.
 static void ranks_cut_alike() {
-    for (const Collective collective : moving_collectives)
+    for (const Collective collective : value_collectives)
         for (uint32_t rank = 0; rank < 4; rank++) {
             const ShapeLimits limits{.arena_bytes = 1 << 16, .segment_bytes = 4096, .max_lanes = 4};
             const Geometry mine =

@@ -55,7 +55,7 @@ static void every_algorithm_comes_to_its_end() {
         for (const Collective collective : collectives_of(a))
             for (const uint32_t P : sizes)
                 for (const ScheduleForm form : forms) {
-                    const uint32_t root = collective == Collective::broadcast ? P * 2 / 3 : 0;
+                    const uint32_t root = row_of(collective).has_root ? P * 2 / 3 : 0;
                     const auto schedules = make_all(form, a, collective, P, root);
                     const auto proof = prove(schedules);
                     CHECK_OK(proof);

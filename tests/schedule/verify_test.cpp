@@ -21,7 +21,8 @@ Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> 
 
 Result<Verified> verify_form(ScheduleForm form, const Algorithm &algorithm, Collective collective,
                              uint32_t P, uint32_t root) {
-    const Theorem theorem{collective, algorithm.order({.size = P}), P, root, algorithm.own()};
+    const Theorem theorem{collective, algorithm.order({.size = P, .root = root}), P, root,
+                          algorithm.own()};
     return verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
         return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root});
     });
@@ -37,9 +38,12 @@ std::string refusal(const Theorem &theorem, const std::vector<Schedule> &schedul
 std::optional<double> predicted_noise(const Algorithm &a, Collective collective, double P) {
     const bool is_ring = a.name() == "ring";
     if (collective == Collective::all_gather || collective == Collective::broadcast) return 1;
+    const double others = (P - 1) / P;
+    if (collective == Collective::gather || collective == Collective::scatter) return others;
     if (a.name() == "halving") {
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
-        return std::log2(P) / 2 + (collective == Collective::all_reduce);
+        const double to_root = collective == Collective::reduce ? others : 0;
+        return std::log2(P) / 2 + (collective == Collective::all_reduce ? 1 : to_root);
     }
     if (a.name() == "doubling") {
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
@@ -47,8 +51,9 @@ std::optional<double> predicted_noise(const Algorithm &a, Collective collective,
     }
     if (a.name() == "tree" || a.name() == "hierarchy") return {};
     if (a.own() == OwnInput::as_encoded) return 1;
-    if (collective == Collective::reduce_scatter) return is_ring ? (P - 1) / 2 : (P - 1) / P;
-    return is_ring ? (P + 1) / 2 : 2 - 1 / P;
+    const double sums = is_ring ? (P - 1) / 2 : others;
+    if (collective == Collective::reduce) return sums + others;
+    return collective == Collective::reduce_scatter ? sums : sums + 1;
 }
 
 } // namespace
@@ -61,26 +66,30 @@ static void every_algorithm_is_proven() {
         for (const Collective collective : collectives_of(a))
             for (const uint32_t P : sizes)
                 for (const ScheduleForm form : forms) {
-                    const uint32_t root = collective == Collective::broadcast ? P * 2 / 3 : 0;
+                    const uint32_t root = row_of(collective).has_root ? P * 2 / 3 : 0;
                     const auto proof = verify_form(form, a, collective, P, root);
                     CHECK_OK(proof);
                     const bool has_codec = form != ScheduleForm::author && P > 1;
-                    const double noise = has_codec ? a.noise(collective, {.size = P}) : 0;
+                    const Team team{.size = P, .root = root};
+                    const double noise = has_codec ? a.noise(collective, team) : 0;
                     CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
                     if (const auto formula = predicted_noise(a, collective, P);
                         has_codec && formula)
                         CHECK(std::abs(noise - *formula) < 1e-9 * noise);
-                    CHECK_EQ(a.rounds(collective, {.size = P}), proof->rounds);
+                    CHECK_EQ(a.rounds(collective, team), proof->rounds);
                 }
 }
 
-static void every_root_can_broadcast() {
+static void every_rank_can_be_the_root() {
     for (const Algorithm &a : algorithms())
-        for (const uint32_t P : {1U, 2U, 3U, 6U})
-            for (uint32_t root = 0; root < P; root++)
-                for (const ScheduleForm form : forms)
-                    if (a.has(Collective::broadcast))
-                        CHECK_OK(verify_form(form, a, Collective::broadcast, P, root));
+        for (const Collective collective : collectives_of(a))
+            for (const uint32_t P : {1U, 2U, 3U, 6U, 13U})
+                for (uint32_t root = 0; root < P && row_of(collective).has_root; root++)
+                    for (const ScheduleForm form : forms) {
+                        const auto proof = verify_form(form, a, collective, P, root);
+                        CHECK_OK(proof);
+                        CHECK_EQ(a.rounds(collective, {.size = P, .root = root}), proof->rounds);
+                    }
 }
 
 static void a_barrier_hears_of_everybody() {
@@ -332,7 +341,7 @@ static void a_missing_wait_is_a_race() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_algorithm_is_proven),
-        QTEST(every_root_can_broadcast),
+        QTEST(every_rank_can_be_the_root),
         QTEST(a_barrier_hears_of_everybody),
         QTEST(own_and_common_encodes_are_not_the_same),
         QTEST(rounds_are_counted),

@@ -31,6 +31,8 @@ constexpr const char *codecs[] = {cast_codec,      "int8",   "int4",
 constexpr const char *all_reduces[] = {"direct", "ring", "halving", "tree", "oneshot", "doubling"};
 constexpr const char *scatters_and_gathers[] = {"direct", "ring", "halving"};
 constexpr const char *broadcasts[] = {"direct", "ring", "tree"};
+constexpr const char *reduces[] = {"direct", "ring", "halving", "tree", "oneshot"};
+constexpr const char *with_root[] = {"direct", "tree"};
 
 class Maker {
 public:
@@ -75,8 +77,14 @@ private:
     }
     int32_t draw_type() { return below(2) == 0 ? float32 : below(types); }
     const char *draw_algorithm(Kind kind) {
-        if (kind == Kind::all_reduce) return one_of(all_reduces);
-        return kind == Kind::broadcast ? one_of(broadcasts) : one_of(scatters_and_gathers);
+        switch (kind) {
+        case Kind::all_reduce: return one_of(all_reduces);
+        case Kind::reduce: return one_of(reduces);
+        case Kind::broadcast: return one_of(broadcasts);
+        case Kind::gather:
+        case Kind::scatter: return one_of(with_root);
+        default: return one_of(scatters_and_gathers);
+        }
     }
     static bool can(const char *codec, const Call &call) {
         if (codec == nullptr) return true;
@@ -86,7 +94,7 @@ private:
 
     Call draw_call(Kind kind) {
         Call call{.kind = kind};
-        if (kind == Kind::broadcast) call.root = below(made_.ranks);
+        if (call.has_root()) call.root = below(made_.ranks);
         if (!call.has_data()) return call;
         call.count = draw_count();
         call.type = draw_type();
@@ -98,15 +106,15 @@ private:
     }
     // Draws mostly collectives, because calls that make communicators take longer.
     Call draw_agreed_call() {
-        const int which = below(22);
-        return draw_call(which < 20 ? static_cast<Kind>(which % 5)
-                                    : static_cast<Kind>(which - 20 + 5));
+        const int which = below(4 * collectives + 2);
+        return draw_call(which < 4 * collectives ? static_cast<Kind>(which % collectives)
+                                                 : static_cast<Kind>(which - 3 * collectives));
     }
 
     // Returns whether a rank can differ from this call in the way that the sequence wants.
     bool can_differ(const Call &call) const {
         switch (made_.disagreement) {
-        case Disagreement::root: return call.kind == Kind::broadcast;
+        case Disagreement::root: return call.has_root();
         case Disagreement::count:
         case Disagreement::type: return call.has_data();
         case Disagreement::op: return call.reduces();
@@ -122,7 +130,7 @@ private:
     }
     Call draw_call_to_differ() {
         for (;;) {
-            const Call call = draw_call(static_cast<Kind>(below(7)));
+            const Call call = draw_call(static_cast<Kind>(below(collectives + 2)));
             if (can_differ(call)) return call;
         }
     }
@@ -149,14 +157,15 @@ private:
             return;
         case Disagreement::left_out: calls.erase(here); return;
         case Disagreement::extra:
-            calls.insert(here, draw_call(static_cast<Kind>(below(7))));
+            calls.insert(here, draw_call(static_cast<Kind>(below(collectives + 2))));
             return;
         case Disagreement::destroy: calls.erase(here, calls.end() - 1); return;
         default: *here = differing_from(*here);
         }
     }
     Call another_kind(const Call &call) {
-        const int other = (static_cast<int>(call.kind) + 1 + below(6)) % 7;
+        constexpr int possible = collectives + 2; // a split or a shrink, too
+        const int other = (static_cast<int>(call.kind) + 1 + below(possible - 1)) % possible;
         return draw_call(static_cast<Kind>(other));
     }
     Call differing_from(const Call &call) {
@@ -192,9 +201,9 @@ private:
 } // namespace
 
 const char *name(Kind kind) {
-    static constexpr const char *names[kinds] = {"all_reduce", "reduce_scatter", "all_gather",
-                                                 "broadcast",  "barrier",        "split",
-                                                 "shrink",     "finalize",       "destroy"};
+    static constexpr const char *names[kinds] = {
+        "all_reduce", "reduce_scatter", "reduce", "all_gather", "broadcast", "gather",
+        "scatter",    "barrier",        "split",  "shrink",     "finalize",  "destroy"};
     return names[static_cast<size_t>(kind)];
 }
 
@@ -217,7 +226,7 @@ std::string text(const Call &call) {
     if (!call.has_data()) return said;
     said += say(" %u %s", call.count, type_row(call.type).name);
     if (call.reduces()) said += say(" %s", op_names[call.op]);
-    if (call.kind == Kind::broadcast) said += say(" root=%d", call.root);
+    if (call.has_root()) said += say(" root=%d", call.root);
     if (call.codec != nullptr) said += say(" %s", call.codec);
     if (call.algorithm != nullptr) said += say(" %s", call.algorithm);
     return said;

@@ -14,21 +14,24 @@ namespace sequences {
 enum class Kind : uint8_t {
     all_reduce,
     reduce_scatter,
+    reduce,
     all_gather,
     broadcast,
+    gather,
+    scatter,
     barrier,
     split,
     shrink,
     finalize,
     destroy
 };
-inline constexpr int kinds = 9;
+inline constexpr int kinds = 12, collectives = 8;
 const char *name(Kind kind);
 
 // How the calls of the odd rank differ from those of the others.
 enum class Disagreement : uint8_t {
     none, // control case: every call must succeed
-    root, // the root of a broadcast
+    root, // of a collective that has one
     count,
     type,
     op,
@@ -70,10 +73,21 @@ struct Call {
     const char *algorithm = nullptr; // points into a table
     bool operator==(const Call &) const = default;
 
-    bool has_data() const { return kind <= Kind::broadcast; }
-    bool reduces() const { return kind <= Kind::reduce_scatter; }
+    bool has_data() const { return kind <= Kind::scatter; }
+    bool reduces() const { return kind <= Kind::reduce; }
+    bool has_root() const {
+        return kind == Kind::reduce || (kind >= Kind::broadcast && kind <= Kind::scatter);
+    }
+    // Whether the rank has a result, and whether its result is its own part of a vector.
+    bool has_result(int rank) const {
+        return (kind != Kind::reduce && kind != Kind::gather) || rank == root;
+    }
+    bool scatters() const { return kind == Kind::reduce_scatter || kind == Kind::scatter; }
+    bool gathers() const { return kind == Kind::all_gather || kind == Kind::gather; }
     // Whether every rank must receive the same vector.
-    bool equals_everywhere() const { return has_data() && kind != Kind::reduce_scatter; }
+    bool equals_everywhere() const {
+        return kind == Kind::all_reduce || kind == Kind::all_gather || kind == Kind::broadcast;
+    }
 };
 std::string text(const Call &call);
 

@@ -60,11 +60,9 @@ private:
     bool ends_there(int rank) const {
         return calls(rank)[differing_index(rank)].kind == Kind::destroy;
     }
-    // In a broadcast a rank waits at most for the ranks between the root and itself, so it may get
-    // the error one call later.
-    bool is_broadcast_at_last(int rank) const {
-        return calls(rank)[last_index(rank)].kind == Kind::broadcast;
-    }
+    // In a collective with a root a rank waits at most for the ranks between the root and itself,
+    // or for those behind it, so it may get the error one call later.
+    bool has_root_at_last(int rank) const { return calls(rank)[last_index(rank)].has_root(); }
 
     void check_rank(int rank) {
         const RankOutcome &own = outcome(rank);
@@ -88,7 +86,7 @@ private:
             breach(Breach::agreed_failed);
         else if (error != qcclMismatch && !(error == qcclPeerLost && may_lose_a_rank()))
             breach(Breach::wrong_error);
-        else if (!has_error_in_time(rank) && !has_leaver() && !is_broadcast_at_last(rank))
+        else if (!has_error_in_time(rank) && !has_leaver() && !has_root_at_last(rank))
             breach(silence(rank));
     }
 

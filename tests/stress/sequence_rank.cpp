@@ -147,6 +147,18 @@ private:
                                            stream_, config);
         case Kind::all_gather:
             return qcclAllGatherConfig(send, recv, call.count, call.type, comm_, stream_, config);
+        case Kind::reduce:
+            if (rank_ != call.root && draw(2) == 0) recv = nullptr;
+            return qcclReduceConfig(send, recv, call.count, call.type, call.op, call.root, comm_,
+                                    stream_, config);
+        case Kind::gather:
+            if (rank_ != call.root && draw(2) == 0) recv = nullptr;
+            return qcclGatherConfig(send, recv, call.count, call.type, call.root, comm_, stream_,
+                                    config);
+        case Kind::scatter:
+            if (rank_ != call.root && draw(2) == 0) send = nullptr;
+            return qcclScatterConfig(send, recv, call.count, call.type, call.root, comm_, stream_,
+                                     config);
         default:
             if (rank_ != call.root && draw(2) == 0) send = nullptr;
             return qcclBroadcastConfig(send, recv, call.count, call.type, call.root, comm_, stream_,

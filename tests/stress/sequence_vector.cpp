@@ -65,10 +65,11 @@ bool is_intact(const std::vector<std::byte> &buffer) {
 CallBuffers::CallBuffers(const Call &call, int rank, int ranks, bool is_in_place)
     : call_(call), rank_(rank), ranks_(ranks) {
     const TypeRow &type = type_row(call.type);
-    // In place, a reduce-scatter sends from the larger vector, and an all-gather receives into it.
-    const bool sends_larger = send_count() > recv_count();
+    // In place, a call that scatters sends from the larger vector, and one that gathers receives
+    // into it.
+    const bool sends_larger = send_count() > vector_count();
     if (!is_in_place || sends_larger) send_.resize(bytes(send_count()) + guard_bytes, guard);
-    if (!is_in_place || !sends_larger) recv_.resize(bytes(recv_count()) + guard_bytes, guard);
+    if (!is_in_place || !sends_larger) recv_.resize(bytes(vector_count()) + guard_bytes, guard);
     auto *values = static_cast<std::byte *>(const_cast<void *>(send()));
     for (size_t i = 0; i < send_count(); i++) {
         const uint64_t bits = bits_of(value_of(rank, ranks, i, type), type);
@@ -77,17 +78,16 @@ CallBuffers::CallBuffers(const Call &call, int rank, int ranks, bool is_in_place
 }
 
 size_t CallBuffers::send_count() const {
-    return call_.kind == Kind::reduce_scatter ? call_.count * static_cast<size_t>(ranks_)
-                                              : call_.count;
+    return call_.count * static_cast<size_t>(call_.scatters() ? ranks_ : 1);
 }
-size_t CallBuffers::recv_count() const {
-    return call_.kind == Kind::all_gather ? call_.count * static_cast<size_t>(ranks_) : call_.count;
+size_t CallBuffers::vector_count() const {
+    return call_.count * static_cast<size_t>(call_.gathers() ? ranks_ : 1);
 }
+size_t CallBuffers::recv_count() const { return call_.has_result(rank_) ? vector_count() : 0; }
 
 const void *CallBuffers::send() const {
     if (!send_.empty()) return send_.data();
-    const bool is_block = call_.kind == Kind::all_gather;
-    return recv_.data() + (is_block ? bytes(call_.count) * static_cast<size_t>(rank_) : 0);
+    return recv_.data() + (call_.gathers() ? bytes(call_.count) * static_cast<size_t>(rank_) : 0);
 }
 void *CallBuffers::recv() { return const_cast<std::byte *>(received().data()); }
 
@@ -100,8 +100,11 @@ int64_t CallBuffers::expected(size_t index) const {
     const TypeRow &type = type_row(call_.type);
     switch (call_.kind) {
     case Kind::all_gather:
+    case Kind::gather:
         return value_of(static_cast<int>(index / call_.count), ranks_, index % call_.count, type);
     case Kind::broadcast: return value_of(call_.root, ranks_, index, type);
+    case Kind::scatter:
+        return value_of(call_.root, ranks_, index + call_.count * static_cast<size_t>(rank_), type);
     case Kind::reduce_scatter:
         return reduced(call_.op, ranks_, index + call_.count * static_cast<size_t>(rank_), type);
     default: return reduced(call_.op, ranks_, index, type);

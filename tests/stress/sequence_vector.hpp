@@ -23,7 +23,8 @@ public:
 
 private:
     size_t bytes(size_t count) const { return count * type_row(call_.type).bytes; }
-    size_t recv_count() const;
+    size_t recv_count() const;   // 0: this rank has no result
+    size_t vector_count() const; // of the receive buffer of a rank that has one
     size_t send_count() const;
     int64_t expected(size_t index) const;
 

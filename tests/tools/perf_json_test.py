@@ -23,7 +23,8 @@ KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ran
         "baseline").split()
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
-       "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1}
+       "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1,
+       "reduce": lambda p: 1, "gather": lambda p: (p - 1) / p, "scatter": lambda p: (p - 1) / p}
 
 
 def perf(collective, *options, **more):
@@ -56,12 +57,12 @@ class Rows(unittest.TestCase):
                 for row in rows:
                     self.check_row(row, collective, 3)
                     self.assertEqual((row["bytes"], row["dtype"], row["codec"]), (98304, "float", "none"))
-                    blocks = collective in ("all_gather", "reduce_scatter")
+                    blocks = "gather" in collective or "scatter" in collective
                     self.assertEqual(row["count"], 24576 // 3 if blocks else 24576)
                     self.assertEqual(row["op"], "sum" if "reduce" in collective else None)
                     self.assertEqual(row["transport"], transport)
                     self.assertLess(row["nmse"], 1e-13)
-                    self.assertEqual(row["ranks_agree"], None if collective == "reduce_scatter" else True)
+                    self.assertEqual(row["ranks_agree"], True if collective in ("all_reduce", "all_gather", "broadcast") else None)
                     self.assertEqual((row["ratio"], row["speedup_vs_lossless"]), (1, 1))
 
     def test_codecs_may_be_alone(self):

@@ -239,8 +239,10 @@ void measure_buffers(Program &program) {
     const uint64_t block = work.count * type_bytes(work.type);
     const CollectiveRow &row = row_of(work.collective);
     program.raw_bytes = block * parts_of(work.collective, work.team.size);
-    program.send_bytes = row.gathers ? block : program.raw_bytes;
-    program.recv_bytes = row.scatters ? block : program.raw_bytes;
+    if (has_input(work.collective, work.team))
+        program.send_bytes = row.gathers ? block : program.raw_bytes;
+    if (has_output(work.collective, work.team))
+        program.recv_bytes = row.scatters ? block : program.raw_bytes;
 }
 
 void count_wire_bytes(Program &program) {

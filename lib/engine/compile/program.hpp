@@ -94,8 +94,9 @@ struct Program {
     // the call gets memory of its own.
     bool overflows = false;
 
-    uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
-    uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
+    // Of the caller's buffers; 0: the rank gives or gets nothing, and the buffer is not touched.
+    uint64_t send_bytes = 0, recv_bytes = 0;
+    uint64_t raw_bytes = 0;  // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // sent by this rank in a call, headers included, once per receiver
 
     // What the communicator does about the call's error; the engine ignores it. Null: nothing.

@@ -55,15 +55,17 @@ std::vector<uint64_t> sample_places(uint64_t count, const SampleSize &size, uint
 
 SampledArea contribution_of(const Work &work, const void *send) {
     const CollectiveRow &row = row_of(work.collective);
-    const bool is_silent = row.has_one_source && work.team.rank != work.team.root;
-    if (is_silent || !row.has_values) return {};
+    if (!row.has_values || !has_input(work.collective, work.team)) return {};
     const auto *values = static_cast<const std::byte *>(send);
+    // The root speaks for all parts, which are its own values.
+    if (row.scatters && row.has_one_source)
+        return {values, vector_count(work.collective, work.count, work.team.size)};
     if (row.scatters) values += work.team.rank * work.count * type_bytes(work.type);
     return {values, work.count};
 }
 
 SampledArea result_of(const Work &work, const void *recv) {
-    if (!reduces(work.collective)) return {};
+    if (!reduces(work.collective) || !has_output(work.collective, work.team)) return {};
     return {static_cast<const std::byte *>(recv), work.count};
 }
 

@@ -50,6 +50,7 @@ Counts Counters::read() const {
 static constexpr uint64_t calls_between_looks = 64;
 
 bool is_in_place(const Program &program, const Call &call) {
+    if (program.send_bytes == 0 || program.recv_bytes == 0) return false;
     const auto send = reinterpret_cast<uintptr_t>(call.send);
     const auto recv = reinterpret_cast<uintptr_t>(call.recv);
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;

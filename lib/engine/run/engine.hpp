@@ -73,8 +73,8 @@ private:
 // The values that change between calls of one program.
 struct Call {
     // Buffers, as in the C API; NULL where `count` is 0 or the rank gives or gets nothing. In-place
-    // calls pass the same memory twice (reduce-scatter: recv == send + rank * count; all-gather:
-    // send == recv + rank * count; other collectives: send == recv).
+    // calls pass the same memory twice (reduce-scatter, scatter: recv == send + rank * count;
+    // all-gather, gather: send == recv + rank * count; other collectives: send == recv).
     const void *send = nullptr;
     void *recv = nullptr;
     // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.
