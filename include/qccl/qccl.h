@@ -36,8 +36,8 @@
  *   thread is inside the communicator, and from the idle and log functions of qcclConfig_t.
  *
  * Handles
- * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate, registrations) are numbers,
- *   not addresses. A process gives each number once.
+ * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, streams of qcclStreamCreate, registrations) are
+ *   numbers, not addresses. A process gives each number once.
  * - A handle ends when it is destroyed, aborted or deregistered. From then on every call with it is
  *   refused with qcclInvalidUsage, for the life of the process. If a call races with the end, a
  *   call that comes too late is refused, and a call that came in time finishes first.
@@ -282,7 +282,8 @@ typedef struct {
     int32_t peer;           /* the rank at fault; -1: none is meant */
     int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
                              * 4 barrier, 5 qcclCommSplit, 6 qcclCommShrink, 7 reduce, 8 gather,
-                             * 9 scatter; -1 none */
+                             * 9 scatter, 10 all-to-all, 11 scan, 12 exscan, 13 send or
+                             * receive; -1 none */
     uint64_t call;          /* number of the collective on the communicator, from 1; 0: none */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
     int64_t expected;       /* 0, as `got`, if nothing was compared */
@@ -535,12 +536,15 @@ QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank
 QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
 
 #define QCCL_SPLIT_NOCOLOR (-1)
+#define QCCL_SPLIT_NODE (-2)
 /* Makes a communicator of the ranks of `comm` that give the same color. Every rank of `comm` calls
  * it, in the same order as its collectives. The ranks meet over `comm`: they need no id, and no
  * connections but those of its transport.
  *
  * comm: the call enters it. It stays usable, and the new communicator does not depend on it.
- * color: 0 or more; or QCCL_SPLIT_NOCOLOR: the rank takes part in the call and gets NULL.
+ * color: 0 or more; or QCCL_SPLIT_NOCOLOR: the rank takes part in the call and gets NULL; or
+ *   QCCL_SPLIT_NODE: the color of the rank's host, which differs from all others. Ranks that share
+ *   memory are on one host.
  * key: the ranks of one color are numbered in the order of their keys, and in the order of their
  *   ranks in `comm` if keys are equal.
  * comm_out: receives the new communicator, or NULL. The caller ends it like any other.
@@ -561,6 +565,16 @@ QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *
  * `comm`, limits each wait. */
 QCCL_API qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
                                     const qcclConfig_t *config);
+
+/* Makes a communicator of all ranks of `comm`, in the same order: calls on one do not wait for
+ * calls on the other. It is a split in which all ranks have one color.
+ *
+ * comm, comm_out, config: as in qcclCommSplit.
+ * Returns
+ *   the codes of qcclCommSplit; qcclMismatch also if another rank calls qcclCommSplit.
+ * Threads: one at a time in `comm`. Blocks as qcclCommSplit does. */
+QCCL_API qcclResult_t qcclCommDup(qcclComm_t comm, qcclComm_t *comm_out,
+                                  const qcclConfig_t *config);
 
 /* Flags of qcclCommShrink. */
 enum {
@@ -738,9 +752,9 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  * Mismatches. If ranks disagree about a call, every rank gets qcclMismatch. Its sentence names the
  * lowest rank that differs from rank 0, and both values. If rank 0 does not come within
  * peer_timeout, the comparison starts from the lowest rank that has come. A rank that only sends
- * (the root of a broadcast or scatter, the others in a reduce or gather) waits for no other rank
- * and may have returned by then. It gets qcclMismatch from its next call in which it receives
- * anything, at the latest from qcclCommFinalize or qcclCommDestroy. */
+ * (the root of a broadcast or scatter, the others in a reduce or gather, the first of a scan) waits
+ * for no other rank and may have returned by then. It gets qcclMismatch from its next call in which
+ * it receives anything, at the latest from qcclCommFinalize or qcclCommDestroy. */
 
 /* All-reduce: combines the vectors of all ranks element by element, and leaves the same result on
  * every rank.
@@ -827,11 +841,161 @@ QCCL_API qcclResult_t qcclScatterConfig(const void *send, void *recv, size_t rec
                                         qcclDataType_t type, int root, qcclComm_t comm,
                                         qcclStream_t stream, const qcclCollConfig_t *config);
 
+/* All-to-all: block j of rank i's vector becomes block i of rank j's. A rank's block for itself
+ * stays exact with any codec.
+ *
+ * send, recv: nranks * count elements each. In place: recv == send.
+ * count: elements of one block. */
+QCCL_API qcclResult_t qcclAllToAll(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                   qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllToAllConfig(const void *send, void *recv, size_t count,
+                                         qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
+                                         const qcclCollConfig_t *config);
+
+/* Scan and exscan: combine the vectors element by element, for each rank those of the ranks up to
+ * itself (scan) or before it (exscan). With a codec the ranks after a rank build on what that rank
+ * has received. qcclAvg is refused (qcclInvalidArgument), and so are codecs with a guard, because
+ * some ranks receive nothing and hear of no error.
+ *
+ * send: `count` elements.
+ * recv: `count` elements. In place: recv == send. The exscan of rank 0 has no result: it does not
+ *   write recv, which may be NULL there. */
+QCCL_API qcclResult_t qcclScan(const void *send, void *recv, size_t count, qcclDataType_t type,
+                               qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclScanConfig(const void *send, void *recv, size_t count,
+                                     qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                     qcclStream_t stream, const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclExscan(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                 qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclExscanConfig(const void *send, void *recv, size_t count,
+                                       qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                       qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* Send, receive: move a vector from one rank to another. Only these two ranks make the calls. What
+ * one rank sends, the other receives in the same order; there is no order with their other calls.
+ * The first time that two ranks send or receive between them, each waits until the other does, too,
+ * and takes memory for that: 2 MiB and the eager slots of two ranks.
+ *
+ * send, recv: `count` elements. Both ranks name the same count, type, codec and algorithm.
+ * peer: the other rank. qcclSendRecv copies values within a rank.
+ * Mismatches: the receiver gets qcclMismatch, which fails the communicator on all ranks. */
+QCCL_API qcclResult_t qcclSend(const void *send, size_t count, qcclDataType_t type, int peer,
+                               qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclSendConfig(const void *send, size_t count, qcclDataType_t type, int peer,
+                                     qcclComm_t comm, qcclStream_t stream,
+                                     const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclRecv(void *recv, size_t count, qcclDataType_t type, int peer,
+                               qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclRecvConfig(void *recv, size_t count, qcclDataType_t type, int peer,
+                                     qcclComm_t comm, qcclStream_t stream,
+                                     const qcclCollConfig_t *config);
+/* Sends to one rank and receives from one, at the same time: ranks that do this in a circle do not
+ * wait for each other.
+ *
+ * send: send_count elements for rank `dest`. recv: recv_count elements from rank `source`. The two
+ *   may not overlap. If one of the ranks is this one, both are, and the counts are equal; a GPU's
+ *   communicator refuses that (qcclInvalidArgument).
+ * stream: a GPU's communicator needs QCCL_STREAM_SYNC (qcclInvalidArgument). */
+QCCL_API qcclResult_t qcclSendRecv(const void *send, size_t send_count, int dest, void *recv,
+                                   size_t recv_count, int source, qcclDataType_t type,
+                                   qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, void *recv,
+                                         size_t recv_count, int source, qcclDataType_t type,
+                                         qcclComm_t comm, qcclStream_t stream,
+                                         const qcclCollConfig_t *config);
+
 /* Barrier: returns, or lets the stream go on, when every rank has come. Its config must not name a
  * codec (qcclInvalidArgument). */
 QCCL_API qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream);
 QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                         const qcclCollConfig_t *config);
+
+/* ---- Groups ----------------------------------------------------------------------------------
+ * Collectives, sends and receives between the two functions are made together at the end: sends and
+ * receives in any order, and calls on several communicators of this thread, whose ranks would
+ * otherwise wait for each other.
+ * - A call in a group checks its arguments, and returns what is wrong with them. Then the whole
+ *   group makes no call. Its buffers, and what its config names, must stay until the group's end.
+ * - Collectives of one communicator keep their order, and so do the messages of two ranks in one
+ *   direction. Everything else may happen in any order.
+ * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
+ *   communicators, for example.
+ * - In a group, messages of a GPU's communicator need QCCL_STREAM_SYNC.
+ * Groups belong to one thread, and may be nested: the outermost end makes the calls. */
+
+/* Begins a group.
+ *
+ * Returns
+ *   resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclGroupStart(void);
+/* Ends the group, and makes its calls if it is the outermost one.
+ *
+ * Returns
+ *   qcclSuccess          The calls without a stream are done, and the others are enqueued.
+ *   qcclInvalidUsage     This thread has no group.
+ *   the codes of the calls: that of the first one which fails; the sentence says which one it is.
+ *   After a failure the others may or may not have been made.
+ * Threads: any, one at a time in each communicator of the group. Blocks if a call would. */
+QCCL_API qcclResult_t qcclGroupEnd(void);
+
+/* ---- Prepared calls --------------------------------------------------------------------------
+ * A prepared call is a collective with fixed arguments: they are checked and its plan is made once,
+ * and it starts any number of times. On the wire and for other ranks it is the plain call: some
+ * ranks may prepare a call that others do not. */
+typedef struct qcclColl *qcclColl_t;
+
+/* The numbers of qcclErrorInfo_t::collective. */
+typedef int32_t qcclCollective_t;
+enum {
+    qcclCollAllReduce = 0,
+    qcclCollReduceScatter = 1,
+    qcclCollAllGather = 2,
+    qcclCollBroadcast = 3,
+    qcclCollBarrier = 4,
+    qcclCollReduce = 7,
+    qcclCollGather = 8,
+    qcclCollScatter = 9,
+    qcclCollAllToAll = 10,
+    qcclCollScan = 11,
+    qcclCollExscan = 12
+};
+
+/* Prepares a call. Other ranks take no part.
+ *
+ * coll_out: receives the prepared call. The caller frees it with qcclCollFree.
+ * collective: what the call does. The other arguments are those of its function; `op` and `root`
+ *   are not read where it has none, and a barrier reads `comm`, `stream` and `config` alone.
+ * send, recv: memory that the call uses whenever it runs. It must stay what it is, and of the
+ *   communicator's device, until qcclCollFree.
+ * stream: what the call names whenever it starts.
+ * config: read only during this function; the codec that it names may be destroyed afterwards.
+ * Returns
+ *   entry errors
+ *   qcclInvalidArgument, qcclInvalidUsage: what the collective's function returns for the
+ *   arguments; qcclInvalidArgument also if coll_out is NULL or collective is unknown.
+ * Threads: one at a time in `comm`. Does not block. */
+QCCL_API qcclResult_t qcclCollCreate(qcclColl_t *coll_out, qcclCollective_t collective,
+                                     const void *send, void *recv, size_t count,
+                                     qcclDataType_t type, qcclRedOp_t op, int root,
+                                     qcclComm_t comm, qcclStream_t stream,
+                                     const qcclCollConfig_t *config);
+/* Makes the call, as its function would.
+ *
+ * coll: must not be NULL.
+ * Returns
+ *   handle errors        also if its communicator or its stream has ended
+ *   the other codes of the collective's function
+ * Threads: one at a time in the call's communicator. Blocks as the collective's function does. */
+QCCL_API qcclResult_t qcclCollStart(qcclColl_t coll);
+/* Frees a prepared call, also after its communicator has ended. Calls that a stream still holds are
+ * not affected.
+ *
+ * coll: NULL does nothing.
+ * Returns
+ *   handle errors, resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclCollFree(qcclColl_t coll);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3

@@ -31,6 +31,7 @@ QCCL_TWIN_OF(qcclCommDestroy);
 QCCL_TWIN_OF(qcclCommAbort);
 QCCL_TWIN_OF(qcclCommRevoke);
 QCCL_TWIN_OF(qcclCommSplit);
+QCCL_TWIN_OF(qcclCommDup);
 QCCL_TWIN_OF(qcclCommShrink);
 QCCL_TWIN_OF(qcclCommGetAsyncError);
 QCCL_TWIN_OF(qcclCommCount);
@@ -50,8 +51,27 @@ QCCL_TWIN_OF(qcclGather);
 QCCL_TWIN_OF(qcclGatherConfig);
 QCCL_TWIN_OF(qcclScatter);
 QCCL_TWIN_OF(qcclScatterConfig);
+QCCL_TWIN_OF(qcclAllToAll);
+QCCL_TWIN_OF(qcclAllToAllConfig);
+QCCL_TWIN_OF(qcclScan);
+QCCL_TWIN_OF(qcclScanConfig);
+QCCL_TWIN_OF(qcclExscan);
+QCCL_TWIN_OF(qcclExscanConfig);
+QCCL_TWIN_OF(qcclSend);
+QCCL_TWIN_OF(qcclSendConfig);
+QCCL_TWIN_OF(qcclRecv);
+QCCL_TWIN_OF(qcclRecvConfig);
+QCCL_TWIN_OF(qcclSendRecv);
+QCCL_TWIN_OF(qcclSendRecvConfig);
 QCCL_TWIN_OF(qcclBarrier);
 QCCL_TWIN_OF(qcclBarrierConfig);
+
+QCCL_TWIN_OF(qcclGroupStart);
+QCCL_TWIN_OF(qcclGroupEnd);
+
+QCCL_TWIN_OF(qcclCollCreate);
+QCCL_TWIN_OF(qcclCollStart);
+QCCL_TWIN_OF(qcclCollFree);
 
 QCCL_TWIN_OF(qcclCodecCreate);
 QCCL_TWIN_OF(qcclCodecDestroy);

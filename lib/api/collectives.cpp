@@ -1,273 +1,18 @@
-// The C functions of the collectives. Each checks its arguments by name, in the order of its
-// parameters; then the communicator runs the call. One thread at a time may be inside a
-// communicator. Without a stream the functions block until the call is done.
+// The C functions of the collectives. One thread at a time may be inside a communicator. Without a
+// stream the functions block until the call is done.
+#include "api/call_group.hpp"
+#include "api/collective_call.hpp"
 #include "api/entry.hpp"
-#include "base/text.hpp"
 #include "comm/boundary.hpp"
-
-#include <cinttypes>
-#include <optional>
-#include <string>
 
 namespace qccl {
 
-namespace {
-
-// The arguments of a call as C passes them.
-struct Given {
-    Collective collective;
-    const void *send = nullptr;
-    void *recv = nullptr;
-    const char *count_name = "count"; // as the header calls it
-    size_t count = 0;
-    qcclDataType_t type = qcclFloat32;
-    qcclRedOp_t op = qcclSum;
-    int root = 0;
-    qcclStream_t stream;
-    const qcclCollConfig_t *config;
-};
-
-// The caller's buffers. A call is in place if send + send_meets is the address recv + recv_meets.
-struct Buffers {
-    Buffer send, recv;
-    size_t send_meets = 0, recv_meets = 0;
-};
-
-} // namespace
-
-static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team &team) {
-    const size_t block = given.count * type_bytes(key.type);
-    const size_t whole = block * parts_of(key.collective, team.size);
-    const CollectiveRow &row = row_of(key.collective);
-    Buffers buffers{{"send", given.send, row.gathers ? block : whole},
-                    {"recv", given.recv, row.scatters ? block : whole}};
-    if (row.scatters) buffers.send_meets = team.rank * block;
-    if (row.gathers) buffers.recv_meets = team.rank * block;
-    Team rooted = team;
-    rooted.root = key.root;
-    if (!has_input(key.collective, rooted)) buffers.send.bytes = 0;
-    if (!has_output(key.collective, rooted)) buffers.recv.bytes = 0;
-    return buffers;
-}
-
-static Done check_buffers(const Buffers &buffers) {
-    QCCL_TRY(check_pointer(buffers.send));
-    QCCL_TRY(check_pointer(buffers.recv));
-    const bool is_in_place = reinterpret_cast<uintptr_t>(buffers.send.start) + buffers.send_meets ==
-                             reinterpret_cast<uintptr_t>(buffers.recv.start) + buffers.recv_meets;
-    if (is_in_place) return {};
-    return check_apart(buffers.send, buffers.recv);
-}
-
-static Done check_root(int root, uint32_t size) {
-    if (root >= 0 && static_cast<uint32_t>(root) < size) return {};
-    return invalid_argument("root is %d, but the ranks are 0 to %" PRIu32, root, size - 1)
-        .compared(size - 1, root);
-}
-
-// Fills the part of the key that does not depend on configs and rules.
-static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
-    ProgramKey key;
-    key.collective = given.collective;
-    if (!row_of(given.collective).has_values) return key;
-    QCCL_TRY(key.type, take_type(given.type));
-    if (reduces(given.collective)) {
-        QCCL_TRY(key.op, take_op(given.op));
-    }
-    if (row_of(given.collective).has_root) {
-        QCCL_TRY(check_root(given.root, size));
-        key.root = static_cast<uint32_t>(given.root);
-    }
-    QCCL_TRY(
-        check_count(given.count_name, given.count, key.type, parts_of(given.collective, size)));
-    key.count = given.count;
-    return key;
-}
-
-static Result<Algorithm> take_algorithm(const char *text, Collective collective) {
-    const std::string who = std::string("config: algorithm of ") + qccl::name(collective);
-    QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
-    if (algorithm.has(collective)) return algorithm;
-    Names possible;
-    for (const AlgorithmRow &row : algorithm_table())
-        if (Algorithm(row).has(collective)) possible.push_back(row.name);
-    return no_choice(who, text, possible);
-}
-
-static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
-                         ProgramKey &key) {
-    CodecRef own;
-    if (config.codec) {
-        QCCL_TRY(own, take_codec(config.codec));
-    }
-    if (own && key.collective == Collective::barrier)
-        return invalid_argument("config: codec is %s, but a barrier has no values to encode",
-                                spec(own->codec).c_str());
-    QCCL_TRY(const CodecChoice choice,
-             comm.parts().policy.choose_codec(own ? &own->codec : nullptr, call));
-    comm.tell(choice);
-    comm.note(choice.rule);
-    key.codec = choice.codec;
-    return {};
-}
-
-static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
-                             ProgramKey &key) {
-    if (config.algorithm) {
-        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
-        return {};
-    }
-    const AlgorithmChoice choice = comm.parts().policy.choose_algorithm(call);
-    comm.note(choice.rule);
-    key.algorithm = choice.algorithm;
-    return {};
-}
-
-static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramKey &key,
-                             Request &request, CallNames &names) {
-    QCCL_TRY(const qcclCollConfig_t config, take_config(given));
-    names = {.codec = config.codec != nullptr, .algorithm = config.algorithm != nullptr};
-    QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
-    const CallPolicy &policy = comm.parts().policy;
-    const CallTraits call = policy.traits(key.collective, key.type, key.op, key.count);
-    QCCL_TRY(choose_algorithm(comm, config, call, key));
-    const Rule *rule = nullptr;
-    key.pieces = policy.choose_pieces(call, &rule);
-    comm.note(rule);
-    request.timeout = timeout.value_or(comm.parts().timeout);
-    request.tag = config.tag;
-    return choose_codec(comm, config, call, key);
-}
-
-static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {
-    CallStream where;
-    const Gpu *const gpu = comm.parts().device.gpu.get();
-    if (!gpu) {
-        if (!stream) return where;
-        QCCL_TRY(where.host, take_stream(stream));
-        return where;
-    }
-    if (stream == QCCL_STREAM_SYNC) return where;
-    // The vendor's runtime dereferences any stream that it is given.
-    if (stream_handles.has_tag(stream))
-        return invalid_argument(
-            "stream is %p, one of qcclStreamCreate, but the communicator's device "
-            "is %s, which has streams of its own",
-            stream, gpu->traits().name.c_str());
-    where.gpu = static_cast<GpuStream>(stream);
-    return where;
-}
-
-static const char *text_of(GpuPlace::Kind kind) {
-    switch (kind) {
-    case GpuPlace::Kind::pageable:
-    case GpuPlace::Kind::pinned: return "memory of the host";
-    case GpuPlace::Kind::gpu: return "memory of another GPU";
-    case GpuPlace::Kind::managed: break;
-    }
-    return "managed memory";
-}
-
-static Done check_place(const Gpu &gpu, const Buffer &buffer) {
-    if (buffer.bytes == 0) return {};
-    const auto is_own = [&](const GpuPlace &place) {
-        const bool is_here =
-            place.kind == GpuPlace::Kind::gpu && place.number == gpu.traits().number;
-        return is_here || place.kind == GpuPlace::Kind::managed;
-    };
-    QCCL_TRY(const GpuPlace first, gpu.find(buffer.start));
-    if (!is_own(first))
-        return invalid_argument("%s is %p, %s, but the communicator's device is %s", buffer.name,
-                                buffer.start, text_of(first.kind), gpu.traits().name.c_str());
-    const auto *const end = static_cast<const std::byte *>(buffer.start) + buffer.bytes;
-    QCCL_TRY(const GpuPlace last, gpu.find(end - 1));
-    if (is_own(last)) return {};
-    return invalid_argument("%s is %p, from where %s has less memory than its %zu bytes",
-                            buffer.name, buffer.start, gpu.traits().name.c_str(), buffer.bytes);
-}
-
-static Done check_buffers(const Comm &comm, const Buffers &buffers) {
-    QCCL_TRY(check_buffers(buffers));
-    const Gpu *const gpu = comm.parts().device.gpu.get();
-    if (!gpu) return {};
-    QCCL_TRY(check_place(*gpu, buffers.send));
-    return check_place(*gpu, buffers.recv);
-}
-
-static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
-
-// The part of a call that decides its program, and the part of its config that holds for this call
-// alone.
-namespace {
-struct KeyedCall {
-    CallKey call_key;
-    std::chrono::nanoseconds timeout{};
-    uint64_t tag = 0;
-    // False: the call needs a full check, which also finds what is wrong with it.
-    bool can_be_remembered = true;
-};
-} // namespace
-
-// Returns false if something is wrong with the config.
-static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
-    const auto config = take_config(&given);
-    if (!config) return false;
-    const auto timeout = take_timeout("timeout", config->timeout);
-    if (!timeout || (config->codec && !is_codec(config->codec))) return false;
-    if (config->algorithm && !call.call_key.set_algorithm(config->algorithm)) return false;
-    call.call_key.codec = config->codec;
-    call.timeout = timeout->value_or(call.timeout);
-    call.tag = config->tag;
-    return true;
-}
-
-static KeyedCall keyed(const Comm &comm, const Given &given) {
-    KeyedCall call{.call_key = {.collective = static_cast<int32_t>(given.collective),
-                                .type = given.type,
-                                .op = given.op,
-                                .root = given.root,
-                                .count = given.count},
-                   .timeout = comm.parts().timeout};
-    call.can_be_remembered = !given.config || add_config(call, *given.config);
-    return call;
-}
-
-// A repeated call with the same arguments skips their checks, except those of the buffers.
-static Done run_again(Comm &comm, const Given &given, const CachedCall &before,
-                      const KeyedCall &call, const CallStream &stream) {
-    QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
-    return comm.run(before.program,
-                    {.send = given.send,
-                     .recv = given.recv,
-                     .timeout = call.timeout,
-                     .noise_seed = before.key.codec.seed,
-                     .tag = call.tag},
-                    stream);
-}
-
-static Done run(Comm &comm, const Given &given) {
-    QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
-    const KeyedCall call = keyed(comm, given);
-    if (call.can_be_remembered)
-        if (const CachedCall *before = comm.memo().find(call.call_key))
-            return run_again(comm, given, *before, call, stream);
-
-    Request request{.send = given.send, .recv = given.recv};
-    QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
-    QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
-    CallNames names;
-    QCCL_TRY(take_call_config(comm, given.config, key, request, names));
-    request.noise_seed = key.codec.seed;
-    QCCL_TRY(const ProgramRef program, comm.program(key));
-    comm.tell(key.codec, *program);
-    comm.tell_choice(key, *program, names);
-    if (call.can_be_remembered) comm.memo().remember({call.call_key, key, program});
-    return comm.run(program, request, stream);
-}
-
-static qcclResult_t collective(qcclComm_t handle, const Given &given) noexcept {
+static qcclResult_t collective(qcclComm_t handle, const CallArguments &given) noexcept {
+    // Within a group the call is only kept.
+    if (CallGroup *const group = CallGroup::current()) [[unlikely]]
+        return guarded([&] { return group->add(handle, given); });
     return inside(handle, [&](Comm &comm) -> Done {
-        const Done done = exception_boundary([&] { return run(comm, given); });
+        const Done done = exception_boundary([&] { return run_call(comm, given); });
         if (!done && !is_refusal(done.error())) return comm.abandon(given.collective, done.error());
         return done;
     });
@@ -420,6 +165,65 @@ qcclResult_t qcclScatter(const void *send, void *recv, size_t recv_count, qcclDa
     return pqcclScatterConfig(send, recv, recv_count, type, root, comm, stream, nullptr);
 }
 QCCL_TWIN(qcclScatter);
+
+qcclResult_t qcclAllToAllConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                qcclComm_t comm, qcclStream_t stream,
+                                const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::all_to_all,
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .type = type,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclAllToAllConfig);
+
+qcclResult_t qcclAllToAll(const void *send, void *recv, size_t count, qcclDataType_t type,
+                          qcclComm_t comm, qcclStream_t stream) {
+    return pqcclAllToAllConfig(send, recv, count, type, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclAllToAll);
+
+qcclResult_t qcclScanConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                            qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
+                            const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::scan,
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .type = type,
+                             .op = op,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclScanConfig);
+
+qcclResult_t qcclScan(const void *send, void *recv, size_t count, qcclDataType_t type,
+                      qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclScanConfig(send, recv, count, type, op, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclScan);
+
+qcclResult_t qcclExscanConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                              qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
+                              const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::exscan,
+                             .send = send,
+                             .recv = recv,
+                             .count = count,
+                             .type = type,
+                             .op = op,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclExscanConfig);
+
+qcclResult_t qcclExscan(const void *send, void *recv, size_t count, qcclDataType_t type,
+                        qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclExscanConfig(send, recv, count, type, op, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclExscan);
 
 qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                const qcclCollConfig_t *config) {

@@ -1,7 +1,8 @@
 // C functions that make a communicator of some ranks of another one; they block until these ranks
 // have joined it.
 // qcclCommSplit: all ranks exchange their colors in a call of the parent, and the ranks of one
-// color create a communicator over the parent's SurvivorExchange.
+// color create a communicator over the parent's SurvivorExchange. qcclCommDup: the same with one
+// color.
 // qcclCommShrink: the ranks agree on the survivors, create a communicator, and agree on whether all
 // of them have it. If one of them is gone by then, they begin again.
 
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -20,11 +22,31 @@ namespace qccl {
 
 namespace {
 
-// What a rank passes to qcclCommSplit.
+// What a rank passes to qcclCommSplit. A duplicate is a split in which all ranks have one color.
 struct ColorKey {
     int32_t color = QCCL_SPLIT_NOCOLOR;
     int32_t key = 0;
+    int32_t duplicates = 0; // 1: the rank calls qcclCommDup
+
+    const char *function() const { return duplicates != 0 ? "qcclCommDup" : "qcclCommSplit"; }
 };
+
+// Returns the color of the rank's host, which no caller can name.
+int32_t color_of_host(const Comm &comm) {
+    const RankTopology *const places = comm.parts().places.get();
+    const uint32_t host = places ? places->hosts().group_of(comm.rank()) : 0;
+    return INT32_MIN + static_cast<int32_t>(host);
+}
+
+// All ranks know all places, so that all get the same error.
+Done check_alike(const std::vector<ColorKey> &places) {
+    for (uint32_t rank = 0; rank < places.size(); rank++)
+        if (places[rank].duplicates != places[0].duplicates)
+            return Error::make(Code::mismatch, "rank %" PRIu32 " calls %s, rank 0 %s", rank,
+                               places[rank].function(), places[0].function())
+                .at_rank(rank);
+    return {};
+}
 
 std::vector<uint32_t> ranks_of(int32_t color, const std::vector<ColorKey> &places) {
     std::vector<uint32_t> ranks;
@@ -45,11 +67,12 @@ Result<std::shared_ptr<Comm>> split(Comm &parent, const ColorKey &mine,
         [&] { return parent.gather(comm_split, &mine, places.data(), sizeof mine, timeout); });
     if (!call && is_refusal(call.error())) return call.error();
     if (!call) return parent.abandon(comm_split, call.error());
+    QCCL_TRY(check_alike(places));
     if (mine.color == QCCL_SPLIT_NOCOLOR) return std::shared_ptr<Comm>();
     MemberGroup group{.topic = 2 * *call, // even; odd for shrink
                       .members = ranks_of(mine.color, places),
                       .timeout = timeout,
-                      .what = "qcclCommSplit",
+                      .what = mine.function(),
                       .is_called_off = [&parent] { return parent.is_closed(); }};
     return create_child(parent, group, comm_config, "split");
 }
@@ -328,20 +351,31 @@ using namespace qccl;
 qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
                            const qcclConfig_t *config) {
     return inside(comm, [=](Comm &parent) -> Done {
-        if (color < 0 && color != QCCL_SPLIT_NOCOLOR)
-            return invalid_argument(
-                       "color is %d; possible are 0 and more, and QCCL_SPLIT_NOCOLOR (%d)", color,
-                       QCCL_SPLIT_NOCOLOR)
+        if (color < 0 && color != QCCL_SPLIT_NOCOLOR && color != QCCL_SPLIT_NODE)
+            return invalid_argument("color is %d; possible are 0 and more, QCCL_SPLIT_NOCOLOR (%d) "
+                                    "and QCCL_SPLIT_NODE (%d)",
+                                    color, QCCL_SPLIT_NOCOLOR, QCCL_SPLIT_NODE)
                 .compared(QCCL_SPLIT_NOCOLOR, color);
         if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
-        QCCL_TRY(auto made, split(parent, {color, key}, comm_config));
+        const int32_t taken = color == QCCL_SPLIT_NODE ? color_of_host(parent) : color;
+        QCCL_TRY(auto made, split(parent, {taken, key}, comm_config));
         if (made) return make_handle(std::move(made), comm_out);
         *comm_out = nullptr;
         return {};
     });
 }
 QCCL_TWIN(qcclCommSplit);
+
+qcclResult_t qcclCommDup(qcclComm_t comm, qcclComm_t *comm_out, const qcclConfig_t *config) {
+    return inside(comm, [=](Comm &parent) -> Done {
+        if (!comm_out) return invalid_argument("comm_out is NULL");
+        QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
+        QCCL_TRY(auto made, split(parent, {.color = 0, .key = 0, .duplicates = 1}, comm_config));
+        return make_handle(std::move(made), comm_out);
+    });
+}
+QCCL_TWIN(qcclCommDup);
 
 qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                             qcclComm_t *comm_out, const qcclConfig_t *config, int flags) {

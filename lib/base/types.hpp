@@ -46,6 +46,10 @@ enum class Collective : int32_t {
     reduce = 7, // 5 and 6 are below
     gather = 8,
     scatter = 9,
+    all_to_all = 10,
+    scan = 11,
+    exscan = 12,
+    send = 13, // the other end calls receive
 };
 // All ranks make these calls together, too, but they have no algorithm. A split has a number like a
 // collective. A shrink is published only if other ranks make another call instead.
@@ -130,6 +134,9 @@ static_assert(is_in_order(type_table, &TypeInfo::type));
 
 inline constexpr std::array<const char *, 5> op_names{"sum", "prod", "max", "min", "avg"};
 
+// Whose values a rank's result covers, in the order of the ranks.
+enum class Covers : uint8_t { all_ranks, up_to_own, before_own };
+
 // Everything that is asked about a call that all ranks make together, one row a call. A field
 // without a default is one that every row states.
 struct CollectiveRow {
@@ -137,12 +144,15 @@ struct CollectiveRow {
     const char *name;
     bool is_scheduled;           // algorithms have schedules for it
     bool has_values;             // it has a count, a type and buffers
-    bool reduces;                // results are reductions of the values of all ranks
+    bool reduces;                // results are reductions of the values of ranks
+    Covers covers;               // of reductions: of which ranks
     bool scatters;               // a rank's result is its own part of the vector
     bool gathers;                // a rank contributes its own part of the vector
+    bool exchanges;              // every rank has a part of its own for every rank
     bool has_root;               // the caller names a rank
     bool has_one_source;         // only the root contributes values
     bool has_one_result;         // only the root has a result
+    bool moves_on;               // only the rank after the root has a result: the root's values
     bool needs_all_ranks;        // no rank is done before every rank has begun
     std::string_view alias = {}; // a second name that texts may use
 };
@@ -154,11 +164,14 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .is_scheduled = true,
      .has_values = true,
      .reduces = true,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true,
      .alias = "allreduce"},
     {.collective = Collective::reduce_scatter,
@@ -166,99 +179,183 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .is_scheduled = true,
      .has_values = true,
      .reduces = true,
+     .covers = Covers::all_ranks,
      .scatters = true,
      .gathers = false,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true},
     {.collective = Collective::all_gather,
      .name = "all_gather",
      .is_scheduled = true,
      .has_values = true,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = true,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true},
     {.collective = Collective::broadcast,
      .name = "broadcast",
      .is_scheduled = true,
      .has_values = true,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = true,
      .has_one_source = true,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = false},
     {.collective = Collective::barrier,
      .name = "barrier",
      .is_scheduled = true,
      .has_values = false,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true},
     {.collective = comm_split,
      .name = "comm_split",
      .is_scheduled = false,
      .has_values = false,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true},
     {.collective = comm_shrink,
      .name = "comm_shrink",
      .is_scheduled = false,
      .has_values = false,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = false,
      .has_one_source = false,
      .has_one_result = false,
+     .moves_on = false,
      .needs_all_ranks = true},
     {.collective = Collective::reduce,
      .name = "reduce",
      .is_scheduled = true,
      .has_values = true,
      .reduces = true,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = false,
+     .exchanges = false,
      .has_root = true,
      .has_one_source = false,
      .has_one_result = true,
+     .moves_on = false,
      .needs_all_ranks = false},
     {.collective = Collective::gather,
      .name = "gather",
      .is_scheduled = true,
      .has_values = true,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = false,
      .gathers = true,
+     .exchanges = false,
      .has_root = true,
      .has_one_source = false,
      .has_one_result = true,
+     .moves_on = false,
      .needs_all_ranks = false},
     {.collective = Collective::scatter,
      .name = "scatter",
      .is_scheduled = true,
      .has_values = true,
      .reduces = false,
+     .covers = Covers::all_ranks,
      .scatters = true,
      .gathers = false,
+     .exchanges = false,
      .has_root = true,
      .has_one_source = true,
      .has_one_result = false,
+     .moves_on = false,
+     .needs_all_ranks = false},
+    {.collective = Collective::all_to_all,
+     .name = "all_to_all",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .covers = Covers::all_ranks,
+     .scatters = false,
+     .gathers = false,
+     .exchanges = true,
+     .has_root = false,
+     .has_one_source = false,
+     .has_one_result = false,
+     .moves_on = false,
+     .needs_all_ranks = true,
+     .alias = "alltoall"},
+    {.collective = Collective::scan,
+     .name = "scan",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = true,
+     .covers = Covers::up_to_own,
+     .scatters = false,
+     .gathers = false,
+     .exchanges = false,
+     .has_root = false,
+     .has_one_source = false,
+     .has_one_result = false,
+     .moves_on = false,
+     .needs_all_ranks = false},
+    {.collective = Collective::exscan,
+     .name = "exscan",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = true,
+     .covers = Covers::before_own,
+     .scatters = false,
+     .gathers = false,
+     .exchanges = false,
+     .has_root = false,
+     .has_one_source = false,
+     .has_one_result = false,
+     .moves_on = false,
+     .needs_all_ranks = false},
+    {.collective = Collective::send,
+     .name = "send",
+     .is_scheduled = true,
+     .has_values = true,
+     .reduces = false,
+     .covers = Covers::all_ranks,
+     .scatters = false,
+     .gathers = false,
+     .exchanges = false,
+     .has_root = true,
+     .has_one_source = true,
+     .has_one_result = false,
+     .moves_on = true,
      .needs_all_ranks = false},
 });
 static_assert(is_in_order(collective_table, &CollectiveRow::collective));
@@ -330,12 +427,37 @@ inline std::optional<Collective> parse_collective(std::string_view name) {
 }
 
 constexpr bool reduces(Collective collective) { return row_of(collective).reduces; }
+// Whether results are reductions of the ranks up to each rank.
+constexpr bool is_prefix(Collective collective) {
+    return row_of(collective).covers != Covers::all_ranks;
+}
+// Returns the number of ranks whose values the rank's result covers.
+constexpr uint32_t covered_ranks(Collective collective, uint32_t rank, uint32_t ranks) {
+    const Covers covers = row_of(collective).covers;
+    return covers == Covers::all_ranks ? ranks : covers == Covers::up_to_own ? rank + 1 : rank;
+}
+// Whether every rank receives something, and so hears of what the others have found.
+constexpr bool do_all_receive(Collective collective) {
+    const CollectiveRow &row = row_of(collective);
+    return !row.has_one_result && !row.moves_on && !is_prefix(collective);
+}
+// Whether all ranks have the same result.
+constexpr bool is_same_everywhere(Collective collective) {
+    const CollectiveRow &row = row_of(collective);
+    return do_all_receive(collective) && !row.scatters && !row.exchanges;
+}
+// Whether calls may name the operation. An average of fewer ranks than all has no number that all
+// ranks divide by. Where nothing is reduced, `op` is sum.
+constexpr bool takes_op(Collective collective, RedOp op) {
+    return reduces(collective) ? op != RedOp::avg || !is_prefix(collective) : op == RedOp::sum;
+}
 // Whether the operation sums its operands; an average is a multiple of the sum.
 constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
 // Whether the vector consists of equal parts, one for each rank, and `count` is the count of a
 // part. A rank whose buffer does not hold the vector holds its own part, or nothing.
 constexpr bool has_part_per_rank(Collective collective) {
-    return row_of(collective).scatters || row_of(collective).gathers;
+    const CollectiveRow &row = row_of(collective);
+    return row.scatters || row.gathers || row.exchanges;
 }
 constexpr uint32_t parts_of(Collective collective, uint32_t ranks) {
     return has_part_per_rank(collective) ? ranks : 1;

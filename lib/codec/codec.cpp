@@ -60,10 +60,10 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
         return invalid_argument(
             "codec %s: possible with sum and avg, not with %s; fp16, bf16 and the fp8 do every op",
             spec(codec).c_str(), name(op));
-    if (codec.guard != 0 && row_of(collective).has_one_result)
-        return invalid_argument(
-            "codec %s: a guard needs ranks that all hear of the error, in a %s only the root does",
-            spec(codec).c_str(), name(collective));
+    if (codec.guard != 0 && !do_all_receive(collective))
+        return invalid_argument("codec %s: a guard needs ranks that all hear of the error, in %s "
+                                "some ranks hear of none",
+                                spec(codec).c_str(), name(collective));
     return {};
 }
 

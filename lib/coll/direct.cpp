@@ -2,8 +2,8 @@
 // bytes as the ring, in two rounds, and the sum is in rank order with one rounding. This file
 // writes the schedules of direct, and the phases of direct and of a star in which each owner sums.
 // Oneshot: every rank sends each other rank everything that it needs, and each rank sums the
-// decoded bytes of all ranks, its own included. One round, for small messages. The all-gather, the
-// gather and the scatter are direct's.
+// decoded bytes of all ranks, its own included. One round, for small messages. What does not sum is
+// direct's, but for the broadcast.
 
 #include "coll/emitters.hpp"
 
@@ -146,10 +146,31 @@ Schedule scatter_direct(const Team &t) {
     return s;
 }
 
+Schedule all_to_all_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size - 1};
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.chunk_with(t.after(i))));
+    const uint32_t own = t.chunk_with(t.rank);
+    s.copy(output(own), input(own));
+    for (uint32_t i = 1; i < t.size; i++) receive_part(s, t, t.before(i), t.before(i));
+    return s;
+}
+
+Schedule send_direct(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
+    const uint32_t taker = (t.root + 1) % t.size;
+    if (t.size == 1)
+        s.copy(output(0), input(0));
+    else if (t.rank == t.root)
+        s.send(taker, input(0));
+    else if (t.rank == taker)
+        s.recv(t.root, output(0));
+    return s;
+}
+
 uint32_t rounds_direct(Collective collective, uint32_t P) {
     // A root of two ranks has nobody to forward its chunks to the other.
-    const bool is_one_round =
-        has_part_per_rank(collective) || (collective == Collective::broadcast && P == 2);
+    const bool is_one_round = has_part_per_rank(collective) || collective == Collective::send ||
+                              (collective == Collective::broadcast && P == 2);
     return P == 1 ? 0 : is_one_round ? 1 : 2;
 }
 
@@ -163,7 +184,8 @@ double noise_direct(Collective collective, uint32_t P) {
     case Collective::reduce: return others + others;
     case Collective::reduce_scatter:
     case Collective::gather:
-    case Collective::scatter: return others;
+    case Collective::scatter:
+    case Collective::all_to_all: return others;
     default: return 1;
     }
 }
@@ -210,16 +232,39 @@ Schedule reduce_oneshot(const Team &t) {
     return s;
 }
 
+namespace {
+
+// Every rank sends its input to all ranks after it, and sums what those before it have sent.
+Schedule prefix_oneshot(const Team &t, bool adds_own) {
+    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
+    for (uint32_t rank = t.rank + 1; rank < t.size; rank++) s.send(rank, input(0));
+    const Slot first = wire(s.wires);
+    for (uint32_t rank = 0; rank < t.rank; rank++) s.recv(rank, first.after(rank), 0);
+    const uint32_t terms = t.rank + (adds_own ? 1 : 0);
+    if (terms == 0) return s;
+    Slot result = adds_own ? input(0) : first; // a single contribution is no sum
+    if (terms > 1) {
+        result = sum(0);
+        s.reduce(result, first, t.rank);
+        if (adds_own) s.reduce_as_encoded(result, input(0));
+    }
+    s.copy(output(0), result);
+    return s;
+}
+
+} // namespace
+
+Schedule scan_oneshot(const Team &t) { return prefix_oneshot(t, true); }
+Schedule exscan_oneshot(const Team &t) { return prefix_oneshot(t, false); }
+
 Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
 
 uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
-// Every contribution to a result is encoded exactly once, except the root's own part of a gather
-// or scatter, which are direct's.
+// Every contribution to a result is encoded exactly once, except in what is direct's: a root's own
+// part, and the part that a rank has for itself.
 double noise_oneshot(Collective collective, uint32_t P) {
-    const CollectiveRow &row = row_of(collective);
-    if (row.has_root && has_part_per_rank(collective)) return noise_direct(collective, P);
-    return std::min(P - 1, 1U);
+    return reduces(collective) ? std::min(P - 1, 1U) : noise_direct(collective, P);
 }
 
 } // namespace qccl

@@ -30,6 +30,8 @@ Schedule broadcast_direct(const Team &team);
 Schedule reduce_direct(const Team &team);
 Schedule gather_direct(const Team &team);
 Schedule scatter_direct(const Team &team);
+Schedule all_to_all_direct(const Team &team);
+Schedule send_direct(const Team &team);
 
 // Every member sends each other member its input of the chunks that the other one owns.
 void scatter_inputs(Schedule &schedule, const Group &group);
@@ -46,6 +48,8 @@ Schedule all_reduce_oneshot(const Team &team);
 Schedule reduce_scatter_oneshot(const Team &team);
 Schedule broadcast_oneshot(const Team &team);
 Schedule reduce_oneshot(const Team &team);
+Schedule scan_oneshot(const Team &team);
+Schedule exscan_oneshot(const Team &team);
 // An all-reduce of no values: no rank has the result before all ranks have called.
 Schedule barrier_oneshot(const Team &team);
 
@@ -91,6 +95,8 @@ double noise_halving(Collective collective, uint32_t ranks);
 Schedule all_reduce_doubling(const Team &team);
 // An all-reduce of no values: no rank has its result before all ranks have called.
 Schedule barrier_doubling(const Team &team);
+Schedule scan_doubling(const Team &team);
+Schedule exscan_doubling(const Team &team);
 
 SumOrder by_doubling(Collective collective, const Team &team, uint32_t chunk);
 uint32_t rounds_doubling(Collective collective, uint32_t ranks);
@@ -123,6 +129,33 @@ uint32_t rounds_tree(Collective collective, const Team &team, const Choices &cho
 uint32_t outer_rounds_tree(Collective collective, const Team &team, const Choices &choices);
 double noise_tree(Collective collective, const Team &team, const Choices &choices);
 
+// ---- Pairwise (pairwise.cpp)
+
+Schedule all_to_all_pairwise(const Team &team);
+
+uint32_t rounds_pairwise(Collective collective, uint32_t ranks);
+// Of every algorithm that encodes the parts of ranks once, and keeps a rank's own as it is.
+double noise_of_parts(Collective collective, uint32_t ranks);
+
+// ---- Bruck (bruck.cpp)
+
+Schedule all_gather_bruck(const Team &team);
+Schedule all_to_all_bruck(const Team &team);
+
+uint32_t rounds_bruck(Collective collective, uint32_t ranks);
+double noise_bruck(Collective collective, uint32_t ranks);
+
+// ---- Chain (chain.cpp)
+
+Schedule reduce_chain(const Team &team);
+Schedule scan_chain(const Team &team);
+Schedule exscan_chain(const Team &team);
+
+SumOrder by_chain(Collective collective, const Team &team, uint32_t chunk);
+uint32_t rounds_chain(Collective collective, uint32_t ranks);
+uint32_t outer_rounds_chain(Collective collective, const Team &team);
+double noise_chain(Collective collective, uint32_t ranks);
+
 // ---- Hierarchy (hierarchy.cpp)
 
 // The phases within the nearest groups; levels that sum partial sums use those of `outer`.
@@ -138,7 +171,7 @@ inline constexpr std::string_view inner_codec_words[] = {
     "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
     "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
 
-// For all_reduce, reduce_scatter, all_gather, broadcast and reduce.
+// For all_reduce, reduce_scatter, all_gather, broadcast, reduce and all_to_all.
 Schedule emit_hierarchy(Collective collective, const Team &team, const Choices &choices);
 
 SumOrder by_hierarchy(Collective collective, const Team &team, const Choices &choices,

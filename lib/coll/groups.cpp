@@ -80,6 +80,13 @@ void gather_sums(Schedule &s, const Group &g, uint32_t root, const Parts &parts)
         for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(i)], output(c));
 }
 
+void receive_part(Schedule &s, const Team &t, uint32_t from, uint32_t giver) {
+    const uint32_t chunk = t.chunk_with(giver);
+    const Slot came = wire(s.wires);
+    s.recv(from, came, chunk);
+    s.copy(output(chunk), came);
+}
+
 // ---- Groups within groups
 
 TierTree::TierTree(const Team &team) {

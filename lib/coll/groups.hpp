@@ -102,6 +102,10 @@ Schedule reduce_scatter_by(const GroupPhases &phases, const Group &team, uint32_
 Schedule all_gather_by(const GroupPhases &phases, const Group &team);
 Schedule reduce_by(const GroupPhases &phases, const Group &team, uint32_t root, uint32_t outbox);
 
+// Receives the part that a rank has for this one. In place it takes the place of the part for that
+// rank, and is stored when that part has been sent.
+void receive_part(Schedule &schedule, const Team &team, uint32_t from, uint32_t giver);
+
 // Sends the sums of the chunks from their owners to the root, which is a member. `parts`: the sums
 // of this rank's own chunks. An owner keeps nothing of its sums.
 void gather_sums(Schedule &schedule, const Group &group, uint32_t root, const Parts &parts);

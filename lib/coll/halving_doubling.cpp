@@ -2,7 +2,8 @@
 // the partial sums of its chunks. It sends as few bytes as the ring, in logarithmically many
 // rounds. Recursive doubling: partners exchange everything that they have summed, so that each rank
 // has the sum of two ranks, then of four, then of all. It needs few messages and the fewest rounds
-// for them, but every byte travels each time.
+// for them, but every byte travels each time. In a scan each rank sends its sum to the rank as far
+// behind as the sum is long, so that its sum covers the one, two, four ... ranks up to itself.
 
 #include "coll/emitters.hpp"
 #include "coll/groups.hpp"
@@ -221,17 +222,99 @@ Schedule all_reduce_doubling(const Team &t) {
 
 Schedule barrier_doubling(const Team &t) { return all_reduce_doubling(t); }
 
-SumOrder by_doubling(Collective, const Team &t, uint32_t) {
+namespace {
+
+// Sums the values of the ranks from `first` to this one. Returns the slot of the sum. `own` is this
+// rank's value: its input, or what the rank before it has sent.
+Slot sum_prefix(Schedule &s, const Team &t, uint32_t first, Slot own) {
+    const auto sends = [&](uint32_t distance) { return t.rank + distance < t.size; };
+    const auto receives = [&](uint32_t distance) { return t.rank >= first + distance; };
+    for (uint32_t distance = 1; sends(distance) || receives(distance); distance *= 2) {
+        if (sends(distance)) s.send(t.rank + distance, own, 0);
+        if (!receives(distance)) continue;
+        const Slot came = wire(s.wires);
+        s.recv(t.rank - distance, came, 0);
+        s.reduce(sum(0), came);
+        if (own.is(SlotKind::input)) s.reduce_as_encoded(sum(0), own);
+        if (own.is(SlotKind::wire)) s.reduce(sum(0), own);
+        own = sum(0);
+    }
+    return own;
+}
+
+// A partial sum on one rank, and the encodes of its contributions.
+struct PrefixNoise {
+    uint32_t contributions = 1;
+    double kept = 0, sent = 0; // as this rank has it, and as it was encoded
+    bool is_encoded = false;
+
+    void encode() {
+        if (!is_encoded) sent = kept + contributions;
+        is_encoded = true;
+    }
+};
+
+// Returns the noise of all results together for each of their contributions. `values` has what the
+// ranks begin with.
+double noise_of_prefixes(std::vector<PrefixNoise> values) {
+    const size_t ranks = values.size();
+    for (size_t distance = 1; distance < ranks; distance *= 2) {
+        for (size_t i = 0; i + distance < ranks; i++) values[i].encode();
+        const std::vector<PrefixNoise> before = values;
+        for (size_t i = distance; i < ranks; i++) {
+            if (values[i].contributions == 1) values[i].encode();
+            const PrefixNoise &own = values[i], &other = before[i - distance];
+            values[i] = {.contributions = own.contributions + other.contributions,
+                         .kept = (own.is_encoded ? own.sent : own.kept) + other.sent};
+        }
+    }
+    double noise = 0, contributions = 0;
+    for (const PrefixNoise &value : values) {
+        noise += value.is_encoded ? value.sent : value.kept;
+        contributions += value.contributions;
+    }
+    return contributions == 0 ? 0 : noise / contributions;
+}
+
+} // namespace
+
+Schedule scan_doubling(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = t.size == 1 ? 0 : height(t.size)};
+    s.copy(output(0), sum_prefix(s, t, 0, input(0)));
+    return s;
+}
+
+// Each rank takes the value of the rank before it, and the ranks from 1 on sum these.
+Schedule exscan_doubling(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = t.size == 1 ? 0 : 1 + height(t.size)};
+    if (t.rank + 1 < t.size) s.send(t.rank + 1, input(0));
+    if (t.rank == 0) return s;
+    const Slot came = wire(s.wires);
+    s.recv(t.rank - 1, came, 0);
+    s.copy(output(0), sum_prefix(s, t, 1, came));
+    return s;
+}
+
+SumOrder by_doubling(Collective collective, const Team &t, uint32_t) {
+    if (is_prefix(collective)) return SumOrder::in_turn(t.size);
     return SumOrder::of(sum_of(t, 0, t.size), t.size);
 }
 
 // The messages and their dependencies are those of halving's way back.
-uint32_t rounds_doubling(Collective, uint32_t P) {
+uint32_t rounds_doubling(Collective collective, uint32_t P) {
+    // The first ranks have less to wait for.
+    if (collective == Collective::scan) return static_cast<uint32_t>(std::bit_width(P)) - 1;
+    if (collective == Collective::exscan)
+        return P == 1 ? 0 : static_cast<uint32_t>(std::bit_width(P - 1));
     return rounds_halving(Collective::all_gather, {.size = P});
 }
 
 // A contribution is encoded once for each split that its rank takes part in.
-double noise_doubling(Collective, uint32_t P) {
+double noise_doubling(Collective collective, uint32_t P) {
+    if (collective == Collective::scan) return noise_of_prefixes(std::vector<PrefixNoise>(P));
+    if (collective == Collective::exscan)
+        return noise_of_prefixes(
+            std::vector<PrefixNoise>(P - 1, {.kept = 1, .sent = 1, .is_encoded = true}));
     uint64_t encoded = 0;
     for (uint32_t at = 0; at < P; at++) encoded += splits_of(P, at).size();
     return static_cast<double>(encoded) / P;

@@ -1,6 +1,7 @@
 // Hierarchy: ranks that are near each other sum first, a leader of each host sums these partial
 // sums between the hosts, and the results come back the same way. The schedules consist of phases
 // of other algorithms at each level of the tier tree, for as many tiers as the team's topology has.
+// An all-to-all has one level, between hosts.
 
 #include "coll/emitters.hpp"
 #include "coll/groups.hpp"
@@ -221,8 +222,113 @@ double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
 
 } // namespace
 
+namespace {
+
+// Writes the all-to-all of one rank. For every other host a rank of its own host handles what the
+// two hosts exchange: it collects the parts of its host's ranks, sends them to the rank of the
+// other host that does the same there, and hands out what comes back. So one message for each pair
+// of hosts is enough if the parts are small.
+class HostExchange {
+public:
+    explicit HostExchange(const Team &t) : t_(t), members_(t.places->hosts().groups()) {
+        for (uint32_t rank = 0; rank < t.size; rank++)
+            members_[t.places->hosts().group_of(rank)].push_back(rank);
+        own_ = t.places->hosts().group_of(t.rank);
+        s_.chunks = t.size;
+        s_.outbox = t.size - 1;
+    }
+
+    // In place, the part that comes from a rank takes the place of the part for it, which is sent
+    // before: by this rank in the phase before, or to the same host.
+    Schedule run() && {
+        const uint32_t own = t_.chunk_with(t_.rank);
+        s_.copy(output(own), input(own));
+        each_other([&](uint32_t member) { collect_to(member); });
+        each_other([&](uint32_t member) { collect_from(member); });
+        each_handled(t_.rank, [&](uint32_t host) { send_to(host); });
+        each_handled(t_.rank, [&](uint32_t host) { receive_from(host); });
+        each_other([&](uint32_t member) { hand_out_to(member); });
+        each_other([&](uint32_t member) { take_from(member); });
+        return std::move(s_);
+    }
+
+private:
+    uint32_t handler(uint32_t host, uint32_t other) const {
+        return members_[host][other % members_[host].size()];
+    }
+    uint32_t chunk_of(uint32_t giver, uint32_t taker) const {
+        return static_cast<uint32_t>((uint64_t{giver} + taker) % t_.size);
+    }
+    // Visits the other ranks of this host, each rank beginning behind itself.
+    template <class Visitor> void each_other(Visitor visit) const {
+        const auto &all = members_[own_];
+        const auto at = static_cast<size_t>(std::ranges::find(all, t_.rank) - all.begin());
+        for (size_t i = 1; i < all.size(); i++) visit(all[(at + i) % all.size()]);
+    }
+    // Visits the hosts whose parts the member of this host handles.
+    template <class Visitor> void each_handled(uint32_t member, Visitor visit) const {
+        for (uint32_t host = 0; host < members_.size(); host++)
+            if (host != own_ && handler(own_, host) == member) visit(host);
+    }
+    Slot hold(uint32_t giver, uint32_t taker) { return held_[{giver, taker}] = wire(s_.wires); }
+
+    void collect_to(uint32_t member) {
+        s_.send(member, input(t_.chunk_with(member)));
+        each_handled(member, [&](uint32_t host) {
+            for (const uint32_t taker : members_[host])
+                s_.send(member, input(t_.chunk_with(taker)));
+        });
+    }
+    void collect_from(uint32_t member) {
+        receive_part(s_, t_, member, member);
+        each_handled(t_.rank, [&](uint32_t host) {
+            for (const uint32_t taker : members_[host])
+                s_.recv(member, hold(member, taker), chunk_of(member, taker));
+        });
+    }
+    void send_to(uint32_t host) {
+        for (const uint32_t giver : members_[own_])
+            for (const uint32_t taker : members_[host]) {
+                const uint32_t chunk = chunk_of(giver, taker);
+                s_.send(handler(host, own_),
+                        giver == t_.rank ? input(chunk) : held_.at({giver, taker}), chunk);
+            }
+    }
+    void receive_from(uint32_t host) {
+        for (const uint32_t giver : members_[host])
+            for (const uint32_t taker : members_[own_]) {
+                if (taker == t_.rank)
+                    receive_part(s_, t_, handler(host, own_), giver);
+                else
+                    s_.recv(handler(host, own_), hold(giver, taker), chunk_of(giver, taker));
+            }
+    }
+    void hand_out_to(uint32_t member) {
+        each_handled(t_.rank, [&](uint32_t host) {
+            for (const uint32_t giver : members_[host])
+                s_.send(member, held_.at({giver, member}), chunk_of(giver, member));
+        });
+    }
+    void take_from(uint32_t member) {
+        each_handled(member, [&](uint32_t host) {
+            for (const uint32_t giver : members_[host]) receive_part(s_, t_, member, giver);
+        });
+    }
+
+    const Team &t_;
+    std::vector<std::vector<uint32_t>> members_; // by host
+    uint32_t own_ = 0;
+    std::map<std::pair<uint32_t, uint32_t>, Slot> held_; // by giver and taker
+    Schedule s_;
+};
+
+bool has_hosts(const Team &t) { return t.places && t.places->hosts().groups() > 1; }
+
+} // namespace
+
 Schedule emit_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     const CollectiveRow &row = row_of(collective);
+    if (row.exchanges) return has_hosts(t) ? HostExchange(t).run() : all_to_all_direct(t);
     Writer writer(collective, t, choices);
     if (row.reduces)
         writer.reduce_scatter();
@@ -302,6 +408,7 @@ static uint32_t rounds_at_levels(Collective collective, const Team &t, const Cho
 uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     constexpr uint32_t most_counted = 128;
     if (t.size <= most_counted) return count_rounds(collective, t, choices);
+    if (row_of(collective).exchanges) return has_hosts(t) ? 3 : 1;
     const uint32_t rounds =
         rounds_at_levels(collective, t, choices, [](const TierTree &, uint32_t) { return true; });
     if (collective != Collective::reduce) return rounds;
@@ -312,6 +419,7 @@ uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &c
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (!t.places) return 0;
     const Partition &hosts = t.places->hosts();
+    if (row_of(collective).exchanges) return has_hosts(t) ? 1 : 0;
     return rounds_at_levels(collective, t, choices, [&](const TierTree &tree, uint32_t level) {
         std::vector<std::optional<uint32_t>> host_of(tree.groups(level));
         for (uint32_t rank = 0; rank < t.size; rank++) {
@@ -325,6 +433,7 @@ uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choi
 
 double noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (t.size == 1) return 0;
+    if (row_of(collective).exchanges) return noise_of_parts(collective, t.size);
     if (!reduces(collective)) return 1;
     const TierTree tree(t);
     const auto routes = routes_of(collective, t, tree, choices);

@@ -33,8 +33,8 @@ namespace qccl {
 
 constexpr qcclResult_t to_c(Code code) { return static_cast<qcclResult_t>(code); }
 
-// The error of this thread's latest call that failed. It is the library's only thread-local
-// variable.
+// The error of this thread's latest call that failed. It and the open group of a thread are the
+// library's only thread-local variables.
 struct LastError {
     Error error;                          // text is empty if no call has failed
     char shown[sizeof(Error::text)] = {}; // what qcclGetLastError returned last

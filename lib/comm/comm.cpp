@@ -4,6 +4,7 @@
 
 #include "base/types.hpp"
 #include "comm/boundary.hpp"
+#include "comm/pair_channels.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -53,7 +54,8 @@ Comm::Comm(CommParts parts)
       program_cache_(team_, parts_.cut, parts_.inputs),
       engine_(*parts_.transport, parts_.device, options_of(parts_)), guards_(parts_.device),
       registrations_(*parts_.transport, *parts_.log),
-      is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)) {}
+      is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)),
+      pairs_(std::make_unique<PairChannels>(*this)) {}
 
 // Peers may still read this rank's device memory, so the destructor does not free it at once. After
 // a failure there is no acknowledgement, and the destructor waits this long.
@@ -342,9 +344,29 @@ Done Comm::confirm_calls() {
     return {};
 }
 
+PairChannels &Comm::pairs() { return *pairs_; }
+
+Counts Comm::counts() const {
+    Counts sum = engine_.counts();
+    sum += pairs_->counts();
+    return sum;
+}
+
+bool Comm::is_busy() const {
+    return !sequencer_.is_idle() || (queue_ && !queue_->is_idle()) || pairs_->is_busy();
+}
+
+void Comm::close() {
+    sequencer_.close();
+    pairs_->close();
+}
+
 Done Comm::finalize() {
     QCCL_TRY(const CallSequencer::Hold hold, hold_calls());
-    return confirm_calls();
+    QCCL_TRY(confirm_calls());
+    const Done paired = pairs_->finalize();
+    if (!paired) return abandon(Collective::send, paired.error());
+    return {};
 }
 
 Done Comm::conclude() {
@@ -355,9 +377,12 @@ Done Comm::conclude() {
     const bool is_over = failure && (failure->code != Code::mismatch || errors_.is_told());
     const Done confirmed = is_over ? Done() : hold ? confirm_calls() : Done(hold.error());
     sequencer_.close();
+    const bool has_failed = failure.has_value() || !confirmed;
+    if (has_failed) pairs_->give_up();
+    const Done paired = pairs_->conclude();
     // A revocation at this point counts as one that came earlier.
     if (!confirmed && confirmed.error().code == Code::revoked) return {};
-    return confirmed;
+    return has_failed ? confirmed : paired;
 }
 
 std::optional<RecordedError> Comm::failure() const {

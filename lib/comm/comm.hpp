@@ -31,6 +31,8 @@
 
 namespace qccl {
 
+class PairChannels;
+
 // ---- Errors
 
 // The call that an error came from.
@@ -193,6 +195,8 @@ public:
     Result<uint64_t> gather(Collective call, const void *mine, void *all, size_t bytes,
                             std::chrono::nanoseconds timeout);
     CallCache &memo() { return call_cache_; }
+    // The channels of sends and receives.
+    PairChannels &pairs();
     Registrations &registrations() { return registrations_; }
     // Ranks that earlier shrinks of this communicator excluded by name, ascending. Later shrinks
     // cannot include them, because the other ranks have reached agreements without them.
@@ -238,11 +242,11 @@ public:
     std::optional<RecordedError> last_error() const {
         return errors_.last(parts_.transport->failure());
     }
-    bool is_busy() const { return !sequencer_.is_idle() || (queue_ && !queue_->is_idle()); }
-    Counts counts() const { return engine_.counts(); }
+    bool is_busy() const;
+    Counts counts() const; // messages included
     const CallGuards &guards() const { return guards_; }
     // No turn begins afterwards. Waits for the current turn, which must not be this thread's.
-    void close() { sequencer_.close(); }
+    void close();
     bool is_closed() { return sequencer_.is_closed(); }
     bool is_running_here() { return sequencer_.is_running_here(); }
 
@@ -293,6 +297,7 @@ private:
     std::vector<std::string> told_; // sentences about codecs
     ChoiceReport choices_;
     std::unique_ptr<GpuStreamQueue> queue_; // null unless the device is a GPU
+    const std::unique_ptr<PairChannels> pairs_;
 };
 
 } // namespace qccl

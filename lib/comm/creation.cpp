@@ -528,7 +528,8 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_c
 }
 
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
-                                           const CommConfig &comm_config, const char *how) {
+                                           const CommConfig &comm_config, const char *how,
+                                           uint64_t most_arena_bytes) {
     const CommParts &parts = parent.parts();
     const auto size = static_cast<uint32_t>(group.members.size());
     std::shared_ptr<SiblingComms> siblings;
@@ -541,6 +542,10 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
     EnvSettings env_settings = read_env_settings();
     env_settings.is_child = true;
     env_settings.measured = parts.measured;
+    if (most_arena_bytes != 0) {
+        std::optional<uint64_t> &arena = env_settings.settings.arena_bytes;
+        arena = std::min(arena.value_or(most_arena_bytes), most_arena_bytes);
+    }
     return create_comm(parts.implementations, bootstrap, parts.reach, comm_config, env_settings,
                        siblings, origin);
 }

@@ -98,6 +98,21 @@ Result<StreamRef> take_stream(qcclStream_t handle) {
     return stream_handles.refer(handle);
 }
 
+Result<StreamRef> ChannelStream::get() {
+    if (!handle_) {
+        QCCL_TRY(auto stream, Stream::create(std::nullopt));
+        QCCL_TRY(handle_, stream_handles.add(std::move(stream)));
+    }
+    return stream_handles.refer(handle_);
+}
+
+// Waits for the work that is left.
+ChannelStream::~ChannelStream() {
+    if (!handle_) return;
+    auto taken = stream_handles.refer(handle_);
+    if (taken && taken->end()) taken->await_others();
+}
+
 // For the C functions of streams, for which NULL and QCCL_STREAM_SYNC have no meaning.
 static Result<StreamRef> take_real_stream(qcclStream_t handle) {
     QCCL_TRY(StreamRef stream, take_stream(handle));

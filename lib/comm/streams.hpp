@@ -78,6 +78,20 @@ extern constinit StreamHandles stream_handles;
 // the host.
 Result<StreamRef> take_stream(qcclStream_t handle);
 
+// A host stream of the library's own, with a handle like a caller's. Its thread starts when it is
+// first used. Used by one thread.
+class ChannelStream {
+public:
+    ChannelStream() = default;
+    ~ChannelStream();
+    ChannelStream(const ChannelStream &) = delete;
+
+    Result<StreamRef> get();
+
+private:
+    qcclStream_t handle_ = nullptr;
+};
+
 // ---- Sleeps between polls
 
 class ArrivalNaps {

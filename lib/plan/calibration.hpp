@@ -92,7 +92,7 @@ public:
     double of(const Calls &calls, uint64_t bytes) const;
 
 private:
-    static constexpr size_t collectives = 8, most_algorithms = 12; // by scheduled_collectives
+    static constexpr size_t collectives = 12, most_algorithms = 12; // by scheduled_collectives
     static_assert(scheduled_collectives.size() == collectives,
                   "more rows change the bytes that ranks exchange: raise newest_protocol, too");
     using Row = std::array<float, sizes.size()>;

@@ -186,6 +186,9 @@ std::vector<uint32_t> ranks_to_count(const Problem &problem) {
     std::iota(ranks.begin(), ranks.end(), 0U);
     if (problem.ranks <= most_counted) return ranks;
     const Team team = problem.team(problem.root);
+    const std::vector<uint32_t> usual{team.rank, team.after(1), team.after(2), problem.ranks - 1};
+    const CollectiveRow &row = row_of(problem.collective);
+    if (!row.has_root || !has_part_per_rank(problem.collective)) return usual;
     const auto behind_root = [&](uint32_t distance) {
         return team.rank_at((team.position(team.root) + distance) % team.size);
     };

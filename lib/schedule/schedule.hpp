@@ -48,6 +48,14 @@ struct Team {
     uint32_t rank_at(uint32_t position) const {
         return places ? places->ring()[position] : position;
     }
+    // Where every rank has a part for every other one: the chunk of the parts that this rank and
+    // another one exchange, and the rank with which it exchanges a chunk. The chunk's number is the
+    // sum of the two ranks' numbers, so it is the same for both directions: in place, the part that
+    // a rank receives takes the place of the one that it sends to the same rank.
+    constexpr uint32_t chunk_with(uint32_t other) const { return after(other); }
+    constexpr uint32_t partner_in(uint32_t chunk) const {
+        return (chunk % size + size - rank) % size;
+    }
     bool operator==(const Team &) const = default;
 };
 

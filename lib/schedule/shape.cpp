@@ -17,7 +17,10 @@ bool has_input(Collective collective, const Team &team) {
 }
 
 bool has_output(Collective collective, const Team &team) {
-    return !row_of(collective).has_one_result || team.rank == team.root;
+    const CollectiveRow &row = row_of(collective);
+    if (row.covers == Covers::before_own && team.rank == 0) return false;
+    if (row.moves_on) return team.before(1) == team.root;
+    return !row.has_one_result || team.rank == team.root;
 }
 
 bool has_slot(Collective collective, const Team &team, Slot slot) {
@@ -35,10 +38,10 @@ Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t
         stride_ = count;
         total_ = vector_count(collective, count, team.size);
         const uint64_t own = count * team.rank;
-        if (row_of(collective).scatters)
-            output_base_ = own;
-        else
-            input_base_ = own;
+        const CollectiveRow &row = row_of(collective);
+        if (row.exchanges) exchanging_ = team;
+        if (row.scatters) output_base_ = own;
+        if (row.gathers) input_base_ = own;
     } else {
         stride_ = round_up(count / chunks + (count % chunks != 0), grain);
         total_ = count;
@@ -51,6 +54,8 @@ ElementRange Layout::range(Slot slot, uint32_t chunk) const {
     uint64_t offset = 0;
     if (slot.is(SlotKind::input)) offset = begin - input_base_;
     if (slot.is(SlotKind::output)) offset = begin - output_base_;
+    const bool is_buffer = slot.is(SlotKind::input) || slot.is(SlotKind::output);
+    if (exchanging_ && is_buffer) offset = uint64_t{exchanging_->partner_in(chunk)} * stride_;
     return {.offset = offset, .count = end - begin, .index = begin};
 }
 

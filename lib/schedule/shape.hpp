@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace qccl {
@@ -29,7 +30,7 @@ struct ElementRange {
 };
 
 // Whether the rank contributes values, and whether it has a result: of some collectives only the
-// root does.
+// root does, or the rank after it, and no rank comes before rank 0.
 bool has_input(Collective collective, const Team &team);
 bool has_output(Collective collective, const Team &team);
 // Returns true if the caller's buffers on this rank have the slot. Where a collective scatters or
@@ -40,8 +41,8 @@ bool has_slot(Collective collective, const Team &team, Slot slot);
 class Layout {
 public:
     // `count` is as in the C API: of the whole tensor, or of one rank's part for collectives that
-    // scatter or gather, which have one chunk per rank. Chunks, segments and tiles are cut at
-    // multiples of `grain`.
+    // scatter, gather or exchange parts, which have one chunk per rank. Chunks, segments and tiles
+    // are cut at multiples of `grain`.
     Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
            uint64_t grain);
 
@@ -63,6 +64,8 @@ private:
     uint32_t chunks_;
     uint64_t input_base_ = 0;  // index of the first element of the send buffer
     uint64_t output_base_ = 0; // index of the first element of the receive buffer
+    // Where ranks exchange parts, a chunk lies in both buffers at the part of the partner.
+    std::optional<Team> exchanging_;
 };
 
 // ---- Segments, lanes and runs

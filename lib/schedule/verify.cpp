@@ -31,6 +31,7 @@ struct RankProgress {
     Wait wait = Wait::no;
     uint32_t wait_for = 0; // peer or own slot
     std::vector<Expression> outputs, sums;
+    std::vector<Expression> given; // by chunk: what the accumulator held when it was encoded last
     std::vector<Parcel> wires;
     std::vector<uint8_t> encodes; // by chunk: encodes so far
 
@@ -46,7 +47,9 @@ public:
     explicit Prover(const Theorem &theorem)
         : theorem_(theorem),
           is_sum_(reduces(theorem.collective) || theorem.collective == Collective::barrier),
-          expressions_(is_sum_ ? theorem.ranks : 1), queues_(theorem.ranks) {}
+          exchanges_(row_of(theorem.collective).exchanges),
+          is_prefix_(is_prefix(theorem.collective)), expressions_(is_sum_ ? theorem.ranks : 1),
+          queues_(theorem.ranks) {}
 
     Result<Verified> run(const ScheduleOf &schedule_of) {
         runs_.resize(theorem_.ranks);
@@ -83,6 +86,7 @@ private:
         QCCL_TRY(check_races(schedule, dependencies, rank));
         run.outputs.assign(schedule.chunks, none);
         run.sums.assign(schedule.chunks, none);
+        run.given.assign(schedule.chunks, none);
         run.wires.resize(schedule.wires);
         run.encodes.assign(schedule.chunks, 0);
         run.schedule = std::move(schedule);
@@ -184,8 +188,18 @@ private:
         return nullptr;
     }
 
+    // Where results differ, nothing else shows that a rank has sent other bytes than it goes on
+    // with.
+    Fault check_given(const RankProgress &run, Slot slot) const {
+        const bool is_sum = slot.is(SlotKind::accumulator) && run.sums[slot.index] != none;
+        return is_prefix_ && is_sum && run.sums[slot.index] == run.given[slot.index]
+                   ? "goes on with other bytes than it has sent"
+                   : nullptr;
+    }
+
     Fault add(RankProgress &run, const Step &step) {
         Expression &sum = run.sums[step.dst.index];
+        if (Fault fault = check_given(run, step.dst)) return fault;
         for (uint32_t i = 0; i < step.sources; i++) {
             Expression term = none;
             if (Fault fault = read(run, step, step.src.after(i), term)) return fault;
@@ -193,7 +207,7 @@ private:
             if (sum == none && run.schedule.is_placed)
                 return "adds to an accumulator that holds nothing";
             const Expression before = sum;
-            sum = before == none ? term : expressions_.add(before, term, orders_[step.chunk]);
+            sum = before == none ? term : added(before, term, step.chunk);
             if (sum == none)
                 return complain("adds %s to %s: not the contract's order",
                                 expressions_.describe(term).c_str(),
@@ -202,9 +216,16 @@ private:
         return nullptr;
     }
 
+    // Partial sums of a prefix are different for each rank, so that only their ranks' order counts.
+    Expression added(Expression sum, Expression term, uint32_t chunk) {
+        return is_prefix_ ? expressions_.add_next(sum, term)
+                          : expressions_.add(sum, term, orders_[chunk]);
+    }
+
     Fault store(RankProgress &run, const Step &step) {
         Expression value = none;
         if (Fault fault = read(run, step, step.src, value)) return fault;
+        if (Fault fault = check_given(run, step.src)) return fault;
         if (step.dst.is(SlotKind::accumulator))
             if (Fault fault = check_own(run, step, value)) return fault;
         if (Fault fault = finish(step, value)) return fault;
@@ -239,6 +260,7 @@ private:
         const uint32_t origin = own_slot(run, step.dst);
         if (holds_[origin] != 0) return "encodes into a slot that is still in use";
         holds_[origin] = 1;
+        if (step.src.is(SlotKind::accumulator)) run.given[step.src.index] = value;
         run.wires[step.dst.index] = {.value = encoded(run, step, value),
                                      .chunk = step.chunk,
                                      .origin = origin,
@@ -305,7 +327,8 @@ private:
         case SlotKind::input:
             if (run.outputs[slot.index] != none)
                 return "reads an input after the output that takes its place in place";
-            value = expressions_.leaf(place(run, slot.index));
+            value = exchanges_ ? expressions_.leaf(0, run.team.rank)
+                               : expressions_.leaf(place(run, slot.index));
             break;
         case SlotKind::output:
             if (run.schedule.is_placed)
@@ -335,14 +358,37 @@ private:
         }
         if (run.outputs[chunk] != none) return "writes an output a second time";
         run.outputs[chunk] = value;
+        if (is_prefix_) return write_prefix(run, value);
         if (!expressions_.is_complete(value))
             return complain("stores %s as a result", expressions_.describe(value).c_str());
         if (is_sum_ && !expressions_[value].is_finished)
             return "stores a sum that avg has not divided";
+        if (exchanges_) return write_part(run, chunk, value);
         Final &final = finals_[chunk];
         if (final.value == none) final = {value, run.team.rank};
         if (final.value == value) return nullptr;
         return complain("stores other bytes than rank %u did", final.rank);
+    }
+
+    Fault write_prefix(const RankProgress &run, Expression value) {
+        const Expressions::Node &node = expressions_[value];
+        const uint32_t wanted = covered_ranks(theorem_.collective, run.team.rank, theorem_.ranks);
+        if (node.begin != 0 || node.end != wanted)
+            return complain("stores %s as the result of rank %u",
+                            expressions_.describe(value).c_str(), run.team.rank);
+        prefixes_.noise += node.noise;
+        prefixes_.inner_noise += node.inner_noise;
+        prefixes_.contributions += node.end;
+        return nullptr;
+    }
+
+    // All ranks' results are alike, so the noise is counted on one.
+    Fault write_part(const RankProgress &run, uint32_t chunk, Expression value) {
+        const uint32_t giver = expressions_.giver_of(value), wanted = run.team.partner_in(chunk);
+        if (giver != wanted)
+            return complain("stores a part of rank %u for rank %u's", giver, wanted);
+        if (run.team.rank == 0) finals_[chunk] = {value, 0};
+        return nullptr;
     }
 
     // ---- The end
@@ -384,6 +430,11 @@ private:
     Verified sum_up() {
         for (const RankProgress &run : runs_)
             verified_.rounds = std::max(verified_.rounds, run.rounds);
+        if (prefixes_.contributions > 0) {
+            verified_.noise = prefixes_.noise / prefixes_.contributions;
+            verified_.inner_noise = prefixes_.inner_noise / prefixes_.contributions;
+            return verified_;
+        }
         const double share =
             1.0 / static_cast<double>(finals_.size()) / (is_sum_ ? theorem_.ranks : 1);
         for (const Final &final : finals_) {
@@ -405,17 +456,22 @@ private:
         uint32_t makers = 0;
         bool is_owned = false; // the rank whose noise it uses has made it
     };
+    // Sums over all results, which have different numbers of contributions.
+    struct PrefixTotals {
+        double noise = 0, inner_noise = 0, contributions = 0;
+    };
     struct Final {
         Expression value = none;
         uint32_t rank = 0; // the rank that stored it first
     };
 
     const Theorem theorem_;
-    const bool is_sum_;
+    const bool is_sum_, exchanges_, is_prefix_;
     Expressions expressions_;
     MessageQueues queues_;
     std::vector<RankProgress> runs_;
-    std::vector<Final> finals_;    // by chunk
+    std::vector<Final> finals_; // by chunk
+    PrefixTotals prefixes_;
     std::vector<SumOrder> orders_; // by chunk
     std::vector<uint32_t> holds_;  // by own slot of each rank: number of users that still need it
     std::map<Expression, Common> commons_;

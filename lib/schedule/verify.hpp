@@ -63,7 +63,8 @@ using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 //   the contribution of the source), each once, summed in the contract's order, the adding rank's
 //   own as the theorem says, divided once if avg divides;
 // - each output is the same expression on all ranks: what one final encode decodes to, if anything
-//   was encoded after the last addition;
+//   was encoded after the last addition; where ranks exchange parts, each output holds the part of
+//   the rank that it belongs to; where results are prefixes, each covers the ranks up to its own;
 // - messages match in chunk, tier, order and number; a value that was encoded for one tier travels
 //   and is decoded in that tier, and a finished value belongs to the outermost tier;
 // - no two steps race under the dependencies that lower derives (check_races);
@@ -135,8 +136,11 @@ public:
     // `complete` is the number of contributions to a result.
     explicit Expressions(uint32_t complete) : complete_(complete), table_(initial_table, none) {}
 
-    // Returns the contribution at `place` of the order.
-    Expression leaf(uint32_t place);
+    // Returns the contribution at `place` of the order. Where every rank has a part for every other
+    // one, contributions differ by `giver`, too.
+    Expression leaf(uint32_t place, uint32_t giver = 0);
+    // Returns the giver of a value that is no sum.
+    uint32_t giver_of(Expression value) const;
     // Returns `value` as encoded by the rank at `place`; `which` numbers the encodes of a chunk on
     // that rank. Two encodes of the same values are two different values, because they may round
     // differently.
@@ -146,6 +150,8 @@ public:
     // is the same, so a rank that holds a partial sum need not set the sum aside for the operand
     // that comes first.
     Expression add(Expression sum, Expression term, const SumOrder &order);
+    // Adds `term` to `sum` if the contributions of one follow those of the other, without brackets.
+    Expression add_next(Expression sum, Expression term);
     // Finishes a complete sum, which is where avg divides. Returns none if `value` is not complete,
     // or is finished already.
     Expression finish(Expression value);
@@ -165,6 +171,7 @@ private:
     static constexpr uint32_t which_bits = 8;     // low bits of an encode's operand b
 
     Expression intern(const Node &node);
+    Expression intern_sum(Expression left, Expression right);
     void grow();
     static uint64_t hash(const Node &node);
 

@@ -101,7 +101,7 @@ private:
         const Step &step = s_.steps[number];
         const bool can_finish = step.verb == Verb::copy || step.verb == Verb::encode ||
                                 (step.verb == Verb::send && !s_.is_placed);
-        if (step.has(Step::finishes) && !(can_finish && reduces_or_waits()))
+        if (step.has(Step::finishes) && !(can_finish && has_complete_sums()))
             return "finishes no sum";
         const bool adds_input =
             step.verb == Verb::reduce && step.src.is(SlotKind::input) && !s_.is_placed;
@@ -121,8 +121,9 @@ private:
         return fits ? nullptr : "joins what cannot run tile by tile with it";
     }
 
-    bool reduces_or_waits() const {
-        return reduces(collective_) || collective_ == Collective::barrier;
+    bool has_complete_sums() const {
+        return (reduces(collective_) && !is_prefix(collective_)) ||
+               collective_ == Collective::barrier;
     }
 
     const Schedule &s_;
@@ -263,8 +264,13 @@ Done check_races(const Schedule &schedule, const Dependencies &dependencies, uin
 
 // ---- What slots hold
 
-Expression Expressions::leaf(uint32_t place) {
-    return intern({.kind = Node::Kind::leaf, .begin = place, .end = place + 1});
+Expression Expressions::leaf(uint32_t place, uint32_t giver) {
+    return intern({.kind = Node::Kind::leaf, .begin = place, .end = place + 1, .a = giver});
+}
+
+uint32_t Expressions::giver_of(Expression value) const {
+    while (nodes_[value].kind != Node::Kind::leaf) value = nodes_[value].a;
+    return nodes_[value].a;
 }
 
 Expression Expressions::encode(Expression value, uint32_t place, uint32_t which, bool is_inner) {
@@ -284,6 +290,17 @@ Expression Expressions::add(Expression sum, Expression term, const SumOrder &ord
     const bool follows = left.end == right.begin && left.begin == order.sum_begin(right.begin) &&
                          right.end == order.operand_end(right.begin);
     if (!follows || left.is_finished || right.is_finished) return none;
+    return intern_sum(sum, term);
+}
+
+Expression Expressions::add_next(Expression sum, Expression term) {
+    if (nodes_[sum].end - nodes_[sum].begin > 1 && nodes_[term].begin < nodes_[sum].begin)
+        std::swap(sum, term);
+    return nodes_[sum].end == nodes_[term].begin ? intern_sum(sum, term) : none;
+}
+
+Expression Expressions::intern_sum(Expression sum, Expression term) {
+    const Node &left = nodes_[sum], &right = nodes_[term];
     return intern({.kind = Node::Kind::add,
                    .begin = left.begin,
                    .end = right.end,

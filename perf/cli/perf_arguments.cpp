@@ -369,6 +369,8 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
     if (to.registers() && to.buffers != Buffers::shareable)
         return refuse("--local_register 1 needs memory from qcclMemAlloc: --buffers shared");
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
+    std::erase_if(to.ops, [&](RedOp op) { return !takes_op(to.collective, op); });
+    if (to.ops.empty()) return refuse("--op avg: %s does not have it", name(to.collective));
     return {};
 }
 

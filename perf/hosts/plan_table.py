@@ -42,13 +42,17 @@ SETUPS = {  # several ranks of one host share its cores
 COLLECTIVES = {  # with the algorithms that have them
     "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,doubling,hierarchy",
     "reduce_scatter": "oneshot,direct,ring,halving,hierarchy",
-    "all_gather": "oneshot,direct,ring,halving,hierarchy",
+    "all_gather": "oneshot,direct,ring,halving,bruck,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
-    "reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,hierarchy",
+    "reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,chain,hierarchy",
     "gather": "oneshot,direct,tree,tree:shape=double",
     "scatter": "oneshot,direct,tree,tree:shape=double",
+    "all_to_all": "oneshot,direct,pairwise,bruck,hierarchy",
+    "scan": "oneshot,doubling,chain",
+    "exscan": "oneshot,doubling,chain",
+    "send": "oneshot,direct",
 }
-RUN_AHEAD = ("broadcast", "reduce", "gather", "scatter")  # some ranks wait for nobody
+RUN_AHEAD = ("broadcast", "reduce", "gather", "scatter", "scan", "exscan", "send")  # some ranks wait for nobody
 Band = collections.namedtuple("Band", "smallest largest iterations repeats_on_slow_wire")
 BANDS = [
     Band(8, 8, 200, True), Band(64, 16 << 10, 200, True), Band(64 << 10, 1 << 20, 50, True), Band(4 << 20, 16 << 20, 8, False),

@@ -36,15 +36,18 @@ Statistics statistics(std::span<const double> values) {
 // ---- One call
 
 uint64_t Operation::send_count() const {
-    return row_of(collective).scatters ? count * ranks : count;
+    return row_of(collective).scatters || row_of(collective).exchanges ? count * ranks : count;
 }
 
 uint64_t Operation::recv_count() const {
-    return row_of(collective).gathers ? count * ranks : count;
+    return row_of(collective).gathers || row_of(collective).exchanges ? count * ranks : count;
 }
 
 bool Operation::has_result(uint32_t rank) const {
-    return !row_of(collective).has_one_result || rank == root;
+    const CollectiveRow &row = row_of(collective);
+    if (covered_ranks(collective, rank, ranks) == 0) return false;
+    if (row.moves_on) return rank == (root + 1) % ranks;
+    return !row.has_one_result || rank == root;
 }
 
 uint64_t Operation::bytes() const {
@@ -66,9 +69,13 @@ double Operation::busbw(double seconds) const {
     switch (collective) {
     case Collective::all_reduce: return algbw(seconds) * 2 * others;
     case Collective::broadcast:
-    case Collective::reduce: return algbw(seconds);
+    case Collective::reduce:
+    case Collective::scan:
+    case Collective::exscan:
+    case Collective::send: return algbw(seconds);
     case Collective::gather:
     case Collective::scatter:
+    case Collective::all_to_all:
     case Collective::reduce_scatter:
     case Collective::all_gather:
     case Collective::barrier: break;

@@ -70,6 +70,7 @@ static int allgather(const void *mine, void *all, size_t bytes, void *) {
 static int barrier() { return MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS; }
 
 static bool has(const Operation &operation) {
+    if (operation.collective == Collective::send && operation.ranks == 1) return false;
     if (operation.send_count() > INT_MAX || operation.recv_count() > INT_MAX) return false;
     if (!reduces(operation.collective)) return true; // a type that MPI lacks is copied as bytes
     return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
@@ -102,6 +103,12 @@ static int call_with_root(const Operation &operation, const void *send, void *re
         if (send) return MPI_Scatter(send, count, type, recv, count, type, root, MPI_COMM_WORLD);
         return MPI_Scatter(recv, count, type, is_root ? MPI_IN_PLACE : own, count, type, root,
                            MPI_COMM_WORLD);
+    case Collective::send: {
+        const int taker = (root + 1) % static_cast<int>(operation.ranks), tag = 0;
+        if (is_root) return MPI_Send(send ? send : recv, count, type, taker, tag, MPI_COMM_WORLD);
+        if (rank != taker) return MPI_SUCCESS;
+        return MPI_Recv(recv, count, type, root, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     default: return 1;
     }
 }
@@ -119,11 +126,16 @@ static int call(const Operation &operation, const void *send, void *recv) {
         return MPI_Reduce_scatter_block(from, recv, count, type, op, MPI_COMM_WORLD);
     case Collective::all_gather:
         return MPI_Allgather(from, count, type, recv, count, type, MPI_COMM_WORLD);
+    case Collective::all_to_all:
+        return MPI_Alltoall(from, count, type, recv, count, type, MPI_COMM_WORLD);
+    case Collective::scan: return MPI_Scan(from, recv, count, type, op, MPI_COMM_WORLD);
+    case Collective::exscan: return MPI_Exscan(from, recv, count, type, op, MPI_COMM_WORLD);
     case Collective::barrier: return MPI_Barrier(MPI_COMM_WORLD);
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::gather:
-    case Collective::scatter: return call_with_root(operation, send, recv, count, type);
+    case Collective::scatter:
+    case Collective::send: return call_with_root(operation, send, recv, count, type);
     }
     return 1;
 }

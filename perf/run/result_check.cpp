@@ -30,18 +30,20 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
         load(operation_.type, read(giver, giver_first, part), part, values.data());
         for (size_t i = 0; i < part; i++) use(at + i, values[i], is_first);
     };
-    if (reduces(operation_.collective)) {
+    const CollectiveRow &row = row_of(operation_.collective);
+    if (row.reduces) {
         const uint64_t begin = first + rank * operation_.recv_in_place_stride();
-        for (uint32_t giver = 0; giver < operation_.ranks; giver++)
-            take(giver, begin, 0, count, giver == 0);
-    } else if (row_of(operation_.collective).has_one_source) {
+        const uint32_t givers = covered_ranks(operation_.collective, rank, operation_.ranks);
+        for (uint32_t giver = 0; giver < givers; giver++) take(giver, begin, 0, count, giver == 0);
+    } else if (row.has_one_source) {
         take(operation_.root, first + rank * operation_.recv_in_place_stride(), 0, count, true);
     } else {
         for (size_t at = 0; at < count;) {
             const uint64_t giver = (first + at) / operation_.count,
                            within = (first + at) % operation_.count;
+            const uint64_t begin = row.exchanges ? rank * operation_.count : 0;
             const size_t part = std::min<uint64_t>(count - at, operation_.count - within);
-            take(static_cast<uint32_t>(giver), within, at, part, true);
+            take(static_cast<uint32_t>(giver), begin + within, at, part, true);
             at += part;
         }
     }
@@ -306,10 +308,8 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operati
                                  const Codec &codec, const Source &source,
                                  const std::byte *result) {
     const uint64_t count = operation.recv_count();
-    const CollectiveRow &row = row_of(operation.collective);
-    const bool is_same_everywhere = !row.scatters && !row.has_one_result;
     std::optional<bool> agree;
-    if (is_same_everywhere) {
+    if (is_same_everywhere(operation.collective)) {
         QCCL_TRY(const auto hashes,
                  gather(rank_group, hash_of(result, count * type_bytes(operation.type))));
         agree = std::all_of(hashes.begin(), hashes.end(),

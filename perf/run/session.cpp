@@ -185,6 +185,27 @@ Result<Registered> Registered::create(qcclComm_t comm, const Buffer &buffer) {
     return Registered(comm, handle);
 }
 
+// The root sends to the rank after it; other ranks do nothing.
+static Done call_send(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
+                      qcclStream_t stream, const qcclCollConfig_t *config) {
+    const auto type = static_cast<qcclDataType_t>(operation.type);
+    const auto root = static_cast<int>(operation.root);
+    const int taker = (root + 1) % static_cast<int>(operation.ranks);
+    int rank = 0;
+    QCCL_TRY(explained(qcclCommUserRank(comm, &rank), "qcclCommUserRank", comm));
+    if (root == taker && send == recv) return {};
+    if (root == taker)
+        return explained(qcclSendRecvConfig(send, operation.count, root, recv, operation.count,
+                                            root, type, comm, stream, config),
+                         "qcclSendRecv", comm);
+    if (rank == root)
+        return explained(qcclSendConfig(send, operation.count, type, taker, comm, stream, config),
+                         "qcclSend", comm);
+    if (rank != taker) return {};
+    return explained(qcclRecvConfig(recv, operation.count, type, root, comm, stream, config),
+                     "qcclRecv", comm);
+}
+
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
                      qcclStream_t stream, const qcclCollConfig_t *config) {
     const auto type = static_cast<qcclDataType_t>(operation.type);
@@ -219,6 +240,19 @@ Done call_collective(qcclComm_t comm, const Operation &operation, const void *se
         return explained(
             qcclScatterConfig(send, recv, operation.count, type, root, comm, stream, config),
             "qcclScatter", comm);
+    case Collective::all_to_all:
+        return explained(
+            qcclAllToAllConfig(send, recv, operation.count, type, comm, stream, config),
+            "qcclAllToAll", comm);
+    case Collective::scan:
+        return explained(
+            qcclScanConfig(send, recv, operation.count, type, op, comm, stream, config), "qcclScan",
+            comm);
+    case Collective::exscan:
+        return explained(
+            qcclExscanConfig(send, recv, operation.count, type, op, comm, stream, config),
+            "qcclExscan", comm);
+    case Collective::send: return call_send(comm, operation, send, recv, stream, config);
     case Collective::barrier:
         return explained(qcclBarrierConfig(comm, stream, config), "qcclBarrier", comm);
     }

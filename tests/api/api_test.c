@@ -115,6 +115,33 @@ static qcclResult_t scatter(int rank, qcclComm_t comm, void *context)
                        comm, NULL);
 }
 
+static qcclResult_t all_to_all(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[size * most_values], *recv = job->results[rank];
+    fill(job->in_place ? recv : send, rank, size * job->count);
+    return qcclAllToAll(job->in_place ? recv : send, recv, job->count, qcclFloat32, comm, NULL);
+}
+
+static qcclResult_t scan(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    fill(job->in_place ? recv : send, rank, job->count);
+    return qcclScan(job->in_place ? recv : send, recv, job->count, qcclFloat32, qcclSum, comm,
+                    NULL);
+}
+
+static qcclResult_t exscan(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    const int in_place = job->in_place && rank > 0;
+    fill(in_place ? recv : send, rank, job->count);
+    return qcclExscan(in_place ? recv : send, rank > 0 ? recv : NULL, job->count, qcclFloat32,
+                      qcclSum, comm, NULL);
+}
+
 static qcclResult_t barrier(int rank, qcclComm_t comm, void *context)
 {
     (void)rank;
@@ -123,6 +150,13 @@ static qcclResult_t barrier(int rank, qcclComm_t comm, void *context)
 }
 
 static float expected_sum(size_t i) { return input(0, i) + input(1, i) + input(2, i); }
+static float expected_prefix(int ranks, size_t i)
+{
+    float sum = 0;
+    int rank;
+    for (rank = 0; rank < ranks; rank++) sum += input(rank, i);
+    return sum;
+}
 static float expected_max(size_t i)
 {
     float most = input(0, i);
@@ -163,6 +197,16 @@ static void check_collectives(const world_t *world, size_t count, int in_place)
     for (rank = 0; rank < size; rank++)
         for (i = 0; i < count; i++) assert_true(job->results[rank][i] == input(1, i));
 
+    free(job);
+}
+
+static void check_others(const world_t *world, size_t count, int in_place)
+{
+    job_t *job = new_job(count, in_place);
+    outcome_t outcome;
+    int rank, block;
+    size_t i;
+
     outcome = on_every_rank(world, reduce, job);
     assert_all_succeed(&outcome, size);
     for (i = 0; i < count; i++) assert_true(job->results[root][i] == expected_sum(i));
@@ -180,9 +224,34 @@ static void check_collectives(const world_t *world, size_t count, int in_place)
             assert_true(job->results[rank][i + (in_place && rank == root ? root * count : 0)] ==
                         input(root, (size_t)rank * count + i));
 
+    outcome = on_every_rank(world, all_to_all, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (block = 0; block < size; block++)
+            for (i = 0; i < count; i++)
+                assert_true(job->results[rank][(size_t)block * count + i] ==
+                            input(block, (size_t)rank * count + i));
+
+    outcome = on_every_rank(world, scan, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < count; i++)
+            assert_true(job->results[rank][i] == expected_prefix(rank + 1, i));
+
+    outcome = on_every_rank(world, exscan, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 1; rank < size; rank++)
+        for (i = 0; i < count; i++) assert_true(job->results[rank][i] == expected_prefix(rank, i));
+
     outcome = on_every_rank(world, barrier, NULL);
     assert_all_succeed(&outcome, size);
     free(job);
+}
+
+static void check_both(const world_t *world, size_t count, int in_place)
+{
+    check_collectives(world, count, in_place);
+    check_others(world, count, in_place);
 }
 
 static void check_sizes(world_t world)
@@ -190,8 +259,8 @@ static void check_sizes(world_t world)
     static const size_t counts[] = {0, 1, 7, 64, 1001, most_values};
     size_t i;
     for (i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        check_collectives(&world, counts[i], 0);
-        check_collectives(&world, counts[i], 1);
+        check_both(&world, counts[i], 0);
+        check_both(&world, counts[i], 1);
     }
     end_world(&world);
 }
@@ -218,6 +287,9 @@ static qcclResult_t nothing(int rank, qcclComm_t comm, void *context)
     if (result == qcclSuccess) result = qcclReduce(NULL, NULL, 0, qcclInt8, qcclSum, 2, comm, NULL);
     if (result == qcclSuccess) result = qcclGather(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
     if (result == qcclSuccess) result = qcclScatter(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
+    if (result == qcclSuccess) result = qcclAllToAll(NULL, NULL, 0, qcclInt8, comm, NULL);
+    if (result == qcclSuccess) result = qcclScan(NULL, NULL, 0, qcclInt8, qcclSum, comm, NULL);
+    if (result == qcclSuccess) result = qcclExscan(NULL, NULL, 0, qcclInt8, qcclSum, comm, NULL);
     return result;
 }
 

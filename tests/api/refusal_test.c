@@ -155,6 +155,19 @@ static void buffers(void **state)
             qcclInvalidArgument, "recv is NULL");
 }
 
+static void buffers_of_exchanges(void **state)
+{
+    (void)state;
+    refused(qcclAllToAll(values, values + 1, count / 2, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclAllToAll(NULL, values, count, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "send is NULL, but 128 bytes are to be there");
+    refused(qcclAllToAll(values, NULL, count, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "recv is NULL, but 128 bytes are to be there");
+    refused(qcclAllToAll(values, values, SIZE_MAX / 12, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "count is");
+}
+
 /* Only the root would hear of the error of a compressed reduce or gather. */
 static void guards_of_calls_with_one_result(void **state)
 {
@@ -163,10 +176,28 @@ static void guards_of_calls_with_one_result(void **state)
     assert_int_equal(qcclCodecCreate(&config.codec, "int8:guard=nmse:1e-3"), qcclSuccess);
     refused(qcclReduceConfig(values, values, count, qcclFloat32, qcclSum, 0, world.comms[0], NULL,
                              &config),
-            qcclInvalidArgument, "in a reduce only the root does");
+            qcclInvalidArgument, "in reduce some ranks hear of none");
     refused(qcclGatherConfig(values, values, 1, qcclFloat32, 0, world.comms[0], NULL, &config),
-            qcclInvalidArgument, "in a gather only the root does");
+            qcclInvalidArgument, "in gather some ranks hear of none");
+    refused(
+        qcclScanConfig(values, values, count, qcclFloat32, qcclSum, world.comms[0], NULL, &config),
+        qcclInvalidArgument, "in scan some ranks hear of none");
     qcclCodecDestroy(config.codec);
+}
+
+static void averages_of_prefixes(void **state)
+{
+    (void)state;
+    refused(qcclScan(values, values, count, qcclFloat32, qcclAvg, world.comms[0], NULL),
+            qcclInvalidArgument, "op is qcclAvg, which scan does not have");
+    refused(qcclExscan(values, values, count, qcclFloat32, qcclAvg, world.comms[0], NULL),
+            qcclInvalidArgument, "op is qcclAvg, which exscan does not have");
+    refused(qcclScan(values, values + 1, count, qcclFloat32, qcclSum, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclScan(values, NULL, count, qcclFloat32, qcclSum, world.comms[0], NULL),
+            qcclInvalidArgument, "recv is NULL");
+    refused(qcclExscan(values, NULL, count, qcclFloat32, qcclSum, world.comms[1], NULL),
+            qcclInvalidArgument, "recv is NULL");
 }
 
 /* `assert_works` has just made a call with the same arguments except for the
@@ -362,7 +393,9 @@ int main(void)
         cmocka_unit_test(the_first_wrong_argument_is_named),
         cmocka_unit_test(counts),
         cmocka_unit_test(buffers),
+        cmocka_unit_test(buffers_of_exchanges),
         cmocka_unit_test(guards_of_calls_with_one_result),
+        cmocka_unit_test(averages_of_prefixes),
         cmocka_unit_test(buffers_of_a_call_that_is_repeated),
         cmocka_unit_test(configs),
         cmocka_unit_test(a_newer_config_that_says_nothing_new_is_accepted),

@@ -49,17 +49,30 @@ static void rows_of_collectives_are_consistent() {
         CHECK(row.has_values || (!row.reduces && !row.scatters && !row.gathers && !row.has_root));
         CHECK(!row.has_one_source || row.has_root);
         CHECK(!row.has_one_result || row.has_root);
+        CHECK(row.reduces || row.covers == Covers::all_ranks);
+        CHECK(!row.moves_on || row.has_one_source);
+        CHECK(!row.exchanges || (!row.scatters && !row.gathers && !row.has_root));
         CHECK(!row.has_one_source || !row.has_one_result);
-        CHECK(!row.needs_all_ranks || !row.has_root);
+        CHECK(!row.needs_all_ranks || (!row.has_root && row.covers == Covers::all_ranks));
     }
-    CHECK_EQ(value_collectives.size(), 7U);
-    CHECK_EQ(std::string_view(collective_names.back()), "scatter");
-    CHECK_EQ(std::string_view(value_collective_names.back()), "scatter");
+    CHECK_EQ(value_collectives.size(), 11U);
+    CHECK_EQ(std::string_view(collective_names.back()), "send");
+    CHECK_EQ(std::string_view(value_collective_names.back()), "send");
+}
+
+static void prefixes_cover_the_ranks_before() {
+    CHECK_EQ(covered_ranks(Collective::all_reduce, 1, 4), 4U);
+    CHECK_EQ(covered_ranks(Collective::scan, 1, 4), 2U);
+    CHECK_EQ(covered_ranks(Collective::exscan, 1, 4), 1U);
+    CHECK(takes_op(Collective::scan, RedOp::max) && !takes_op(Collective::scan, RedOp::avg));
+    CHECK(takes_op(Collective::reduce, RedOp::avg));
+    CHECK(takes_op(Collective::gather, RedOp::sum) && !takes_op(Collective::gather, RedOp::max));
 }
 
 static void a_part_per_rank_makes_the_vector() {
-    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather,
-                                        Collective::gather, Collective::scatter}) {
+    for (const Collective collective :
+         {Collective::reduce_scatter, Collective::all_gather, Collective::gather,
+          Collective::scatter, Collective::all_to_all}) {
         CHECK(has_part_per_rank(collective));
         CHECK_EQ(vector_count(collective, 100, 3), 300U);
     }
@@ -76,6 +89,7 @@ int main() {
         QTEST(numbers_out_of_range_are_refused),
         QTEST(collectives_have_names),
         QTEST(rows_of_collectives_are_consistent),
+        QTEST(prefixes_cover_the_ranks_before),
         QTEST(a_part_per_rank_makes_the_vector),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -84,6 +84,82 @@ static void by_color_and_key(void **state)
     }
 }
 
+/* All ranks of threads are on one host. */
+static void by_host(void **state)
+{
+    world_t world = join_world(threads, NULL);
+    plan_t all = {.color = {QCCL_SPLIT_NODE, QCCL_SPLIT_NODE, QCCL_SPLIT_NODE, QCCL_SPLIT_NODE,
+                            QCCL_SPLIT_NODE},
+                  .rank = {0, 1, 2, 3, 4},
+                  .count = {5, 5, 5, 5, 5}};
+    plan_t some = {.color = {QCCL_SPLIT_NODE, 0, nowhere, QCCL_SPLIT_NODE, 0},
+                   .rank = {0, 0, -1, 1, 1},
+                   .count = {2, 2, 0, 2, 2}};
+    (void)state;
+    check_plan(&world, &all);
+    check_plan(&world, &some);
+    assert_works(&world);
+    end_plan(&all);
+    end_plan(&some);
+    end_world(&world);
+}
+
+/* Calls on the duplicate need not be in the order of those on the original. */
+static qcclResult_t duplicate(int rank, qcclComm_t comm, void *context)
+{
+    qcclComm_t made = NULL;
+    qcclStream_t stream = NULL;
+    int found = -1, sum = 1, other = 2;
+    qcclResult_t result = qcclCommDup(comm, &made, NULL);
+    (void)context;
+    if (result == qcclSuccess) result = qcclCommUserRank(made, &found);
+    if (result == qcclSuccess && found != rank) return qcclInternalError;
+    if (result == qcclSuccess) result = qcclStreamCreate(&stream);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, rank % 2 ? comm : made, stream);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&other, &other, 1, qcclInt32, qcclSum, rank % 2 ? made : comm, NULL);
+    if (result == qcclSuccess) result = qcclStreamSynchronize(stream);
+    qcclStreamDestroy(stream);
+    /* Odd ranks add `other` where even ones add `sum`. */
+    if (result == qcclSuccess && (sum != (rank % 2 ? 8 : 7) || other != (rank % 2 ? 7 : 8)))
+        return qcclInternalError;
+    if (result == qcclSuccess) result = qcclCommDestroy(made);
+    return result;
+}
+
+static void duplicates(void **state)
+{
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 2; kind++) {
+        world_t world = kind ? make_world(threads) : join_world(threads, NULL);
+        const outcome_t outcome = on_every_rank(&world, duplicate, NULL);
+        assert_all_succeed(&outcome, threads);
+        assert_works(&world);
+        end_world(&world);
+    }
+}
+
+static qcclResult_t split_or_duplicate(int rank, qcclComm_t comm, void *context)
+{
+    qcclComm_t made = (qcclComm_t)context;
+    if (rank == 2) return qcclCommSplit(comm, 0, 0, &made, NULL);
+    return qcclCommDup(comm, &made, NULL);
+}
+
+static void a_split_is_no_duplicate(void **state)
+{
+    world_t world = join_world(threads, NULL);
+    int nothing = 0;
+    const outcome_t outcome = on_every_rank(&world, split_or_duplicate, &nothing);
+    (void)state;
+    assert_all_say(&outcome, threads, qcclMismatch,
+                   "rank 2 calls qcclCommSplit, rank 0 qcclCommDup");
+    assert_works(&world);
+    end_world(&world);
+}
+
 /* A group outlives its parent and may be split itself. */
 static qcclResult_t split_again(int rank, qcclComm_t comm, void *context)
 {
@@ -300,8 +376,8 @@ static void misuse_is_refused(void **state)
     (void)state;
     assert_int_equal(qcclCommSplit(NULL, 0, 0, made, NULL), qcclInvalidArgument);
     assert_says(qcclGetLastError(NULL), "comm is NULL");
-    assert_int_equal(qcclCommSplit(comm, -2, 0, made, NULL), qcclInvalidArgument);
-    assert_says(qcclGetLastError(comm), "color is -2; possible are 0 and more");
+    assert_int_equal(qcclCommSplit(comm, -3, 0, made, NULL), qcclInvalidArgument);
+    assert_says(qcclGetLastError(comm), "color is -3; possible are 0 and more");
     assert_int_equal(qcclCommSplit(comm, 0, 0, NULL, NULL), qcclInvalidArgument);
     assert_says(qcclGetLastError(comm), "comm_out is NULL");
     config.codec = "int9";
@@ -411,6 +487,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_color_and_key),
+        cmocka_unit_test(by_host),
+        cmocka_unit_test(duplicates),
+        cmocka_unit_test(a_split_is_no_duplicate),
         cmocka_unit_test(splits_of_splits),
         cmocka_unit_test(one_groups_mismatch_is_its_own),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing_behind),

@@ -35,6 +35,23 @@ inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, q
         return qcclGatherConfig(send, recv, call.count, type, root, comm, stream, config);
     case Collective::scatter:
         return qcclScatterConfig(send, recv, call.count, type, root, comm, stream, config);
+    case Collective::all_to_all:
+        return qcclAllToAllConfig(send, recv, call.count, type, comm, stream, config);
+    case Collective::scan:
+        return qcclScanConfig(send, recv, call.count, type, op, comm, stream, config);
+    case Collective::exscan:
+        return qcclExscanConfig(send, recv, call.count, type, op, comm, stream, config);
+    case Collective::send: {
+        if (call.ranks == 1)
+            return qcclBroadcastConfig(send, recv, call.count, type, 0, comm, stream, config);
+        const int taker = (root + 1) % static_cast<int>(call.ranks);
+        int rank = -1;
+        (void)qcclCommUserRank(comm, &rank);
+        if (rank == root)
+            return qcclSendConfig(send, call.count, type, taker, comm, stream, config);
+        if (rank != taker) return qcclSuccess;
+        return qcclRecvConfig(recv, call.count, type, root, comm, stream, config);
+    }
     default: return qcclBarrierConfig(comm, stream, config);
     }
 }

@@ -59,12 +59,17 @@ public:
 
 private:
     static const char *algorithm_for(Collective collective, uint64_t taken) {
-        const bool has_ring = parse_algorithm("ring")->has(collective);
-        return taken % 2 == 0 ? "direct" : has_ring ? "ring" : "tree";
+        std::vector<const char *> possible;
+        for (const char *const name : {"direct", "ring", "tree", "chain", "pairwise", "oneshot"})
+            if (parse_algorithm(name)->has(collective)) possible.push_back(name);
+        return possible[taken % std::min<size_t>(2, possible.size())];
     }
 
     void check(TwinCall call, uint64_t taken) {
-        call.number = ++number_;
+        // A message's call number, which noise depends on, is that of its channel.
+        const bool is_message = call.collective == Collective::send;
+        if (is_message && call.codec.rounding != Rounding::nearest) return;
+        if (!is_message) call.number = ++number_;
         const bool in_place = taken % 3 == 0;
         const auto inputs =
             make_inputs(call, taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread);

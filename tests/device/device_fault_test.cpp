@@ -42,13 +42,22 @@ qcclResult_t call(Collective collective, Buffers &buffers, const GpuRank &rank) 
         return qcclGather(send, recv, count, qcclFloat32, 0, rank.comm, rank.stream);
     case Collective::scatter:
         return qcclScatter(send, recv, count, qcclFloat32, 0, rank.comm, rank.stream);
+    case Collective::all_to_all:
+        return qcclAllToAll(send, recv, count, qcclFloat32, rank.comm, rank.stream);
+    case Collective::scan:
+        return qcclScan(send, recv, count, qcclFloat32, qcclSum, rank.comm, rank.stream);
+    case Collective::exscan:
+        return qcclExscan(send, recv, count, qcclFloat32, qcclSum, rank.comm, rank.stream);
     default: return qcclBarrier(rank.comm, rank.stream);
     }
 }
 
 float expected(Collective collective, size_t rank) {
     if (row_of(collective).has_one_result && rank != 0) return 0;
-    return reduces(collective) ? 2.0F : collective == Collective::barrier ? 0.0F : 1.0F;
+    const auto all = static_cast<uint32_t>(devices.size()), of = static_cast<uint32_t>(rank);
+    return reduces(collective) ? static_cast<float>(covered_ranks(collective, of, all))
+           : collective == Collective::barrier ? 0.0F
+                                               : 1.0F;
 }
 
 // Returns whether the call failed. Throws if the error is not the injected one.
@@ -121,6 +130,9 @@ void in_broadcast() { check_collective(Collective::broadcast); }
 void in_reduce() { check_collective(Collective::reduce); }
 void in_gather() { check_collective(Collective::gather); }
 void in_scatter() { check_collective(Collective::scatter); }
+void in_all_to_all() { check_collective(Collective::all_to_all); }
+void in_scan() { check_collective(Collective::scan); }
+void in_exscan() { check_collective(Collective::exscan); }
 void in_barrier() { check_collective(Collective::barrier); }
 
 void while_communicators_are_made() {
@@ -218,6 +230,9 @@ int main() {
         QTEST(in_reduce),
         QTEST(in_gather),
         QTEST(in_scatter),
+        QTEST(in_all_to_all),
+        QTEST(in_scan),
+        QTEST(in_exscan),
         QTEST(in_barrier),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

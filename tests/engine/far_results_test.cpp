@@ -45,8 +45,8 @@ std::vector<Spots> placements() {
 }
 
 std::vector<std::string> algorithm_specs() {
-    std::vector<std::string> all{"direct",  "ring",    "halving", "tree", "tree:shape=double",
-                                 "oneshot", "doubling"};
+    std::vector<std::string> all{"direct",  "ring",     "halving",  "tree",  "tree:shape=double",
+                                 "oneshot", "doubling", "pairwise", "bruck", "chain"};
     for (const AlgorithmRow &row : algorithm_table()) {
         if (row.name != "hierarchy") continue;
         for (const auto inner : row.keys[0].words)

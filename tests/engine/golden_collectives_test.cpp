@@ -192,6 +192,40 @@ void add_rooted(std::vector<TwinCall> &lines) {
                                  .spots = spots_on({0, 1, 0, 1, 0})});
 }
 
+void add_exchanges(std::vector<TwinCall> &lines) {
+    const AlgorithmNames names{"direct", "oneshot", "pairwise", "bruck"};
+    for (const char *codec : codecs)
+        for (const DataType type : {DataType::float32, DataType::bfloat16})
+            add(lines,
+                {.collective = Collective::all_to_all, .type = type, .codec = *parse_codec(codec)},
+                names);
+    add(lines, {.collective = Collective::all_to_all, .type = DataType::int32}, names);
+    for (const char *codec : {"none", "int8", "topk:ratio=0.05"})
+        add(lines, {.collective = Collective::all_gather, .codec = *parse_codec(codec)}, {"bruck"});
+    for (const char *codec : {"none", "int8", "fp16"})
+        lines.push_back({.collective = Collective::all_to_all,
+                         .algorithm = "hierarchy",
+                         .codec = *parse_codec(codec),
+                         .ranks = 5,
+                         .spots = spots_on({0, 1, 0, 1, 0})});
+}
+
+void add_prefixes(std::vector<TwinCall> &lines) {
+    for (const Collective collective : {Collective::scan, Collective::exscan}) {
+        for (const char *codec : codecs)
+            for (const DataType type : {DataType::float32, DataType::bfloat16})
+                add(lines, {.collective = collective, .type = type, .codec = *parse_codec(codec)},
+                    {"oneshot", "doubling", "chain"});
+        for (const RedOp op : {RedOp::prod, RedOp::max})
+            add(lines, {.collective = collective, .type = DataType::int32, .op = op},
+                {"oneshot", "doubling", "chain"});
+    }
+    for (const char *codec : {"none", "int8", "mxfp4:round=stochastic", "topk:ratio=0.05"})
+        add(lines, {.collective = Collective::send, .codec = *parse_codec(codec)}, {"direct"});
+    for (const char *codec : {"none", "int8", "mxfp4:round=stochastic"})
+        add(lines, {.collective = Collective::reduce, .codec = *parse_codec(codec)}, {"chain"});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -201,6 +235,8 @@ std::vector<TwinCall> all_lines() {
     add_tiers(lines);
     add_all(lines, {"doubling"});
     add_rooted(lines);
+    add_exchanges(lines);
+    add_prefixes(lines);
     return lines;
 }
 

@@ -10,7 +10,7 @@ import unittest
 from launchers import HERE_ALONE, environment, free_port, start_by_hand
 
 RESULTS = sys.argv[1]
-CALLS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter")
+CALLS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan")
 BY_RING = CALLS[:5]
 TIME = r"[0-9.e+]+ (ns|us|ms|s)"
 

@@ -10,9 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, collectives };
+enum {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    broadcast,
+    reduce,
+    gather,
+    scatter,
+    all_to_all,
+    scan,
+    exscan,
+    collectives
+};
 static const char *const names[collectives] = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"};
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+    "gather",     "scatter",        "all_to_all", "scan",      "exscan"};
 
 static qcclComm_t comm;
 static int rank, ranks;
@@ -65,9 +78,17 @@ static qcclResult_t call(int collective, const float *send, float *recv, size_t 
     case gather:
         return qcclGatherConfig(send, recv, count, qcclFloat32, ranks - 1, comm, QCCL_STREAM_SYNC,
                                 config);
-    default:
+    case scatter:
         return qcclScatterConfig(send, recv, count, qcclFloat32, ranks - 1, comm, QCCL_STREAM_SYNC,
                                  config);
+    case all_to_all:
+        return qcclAllToAllConfig(send, recv, count, qcclFloat32, comm, QCCL_STREAM_SYNC, config);
+    case scan:
+        return qcclScanConfig(send, recv, count, qcclFloat32, qcclSum, comm, QCCL_STREAM_SYNC,
+                              config);
+    default:
+        return qcclExscanConfig(send, recv, count, qcclFloat32, qcclSum, comm, QCCL_STREAM_SYNC,
+                                config);
     }
 }
 
@@ -81,13 +102,14 @@ static int show(const char *word, size_t count, const float *send, float *recv)
     config.algorithm = algorithm[0] ? algorithm : NULL;
     if (qcclCodecCreate(&config.codec, codec) != qcclSuccess) return fail(word);
     for (int collective = 0; collective < collectives; collective++) {
-        const int gathers = collective == all_gather || collective == gather;
+        const int gathers =
+            collective == all_gather || collective == gather || collective == all_to_all;
         const int is_of_root = collective == reduce || collective == gather;
         const size_t whole = count * (size_t)(gathers ? ranks : 1);
         const qcclResult_t result = call(collective, send, recv, count, &config);
         if (result == qcclInvalidArgument) continue; /* there is no such schedule */
         if (result != qcclSuccess) return fail(word);
-        if (is_of_root && rank != ranks - 1) {
+        if ((is_of_root && rank != ranks - 1) || (collective == exscan && rank == 0)) {
             printf("%s %s none\n", names[collective], word);
             continue;
         }

@@ -44,7 +44,7 @@ template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
                 for (const RedOp op : ops)
                     for (const char *codec : codecs)
                         for (const uint64_t count : counts) {
-                            if (!reduces(collective) && op != RedOp::sum) continue;
+                            if (!takes_op(collective, op)) continue;
                             if (!algorithm.has(collective)) continue;
                             TwinCall call{.collective = collective,
                                           .algorithm = spec(algorithm),

@@ -63,6 +63,13 @@ public:
             for (uint32_t c = 0; c < P(); c++)
                 store(outputs[call_.root], c * call_.count, received(c, input(c, c), c, 0));
             break;
+        case Collective::all_to_all: all_to_all(outputs); break;
+        case Collective::scan:
+        case Collective::exscan: prefixes(outputs); break;
+        case Collective::send:
+            store(outputs[(call_.root + 1) % P()], 0,
+                  travelled(call_.type, input(call_.root, 0), 0, call_.root, 0));
+            break;
         case Collective::scatter:
             for (uint32_t c = 0; c < P(); c++)
                 store(outputs[c], 0,
@@ -85,11 +92,20 @@ private:
 
     // Calls that only copy keep all bits, also those of a NaN.
     std::vector<Bytes> moved() const {
-        if (P() == 1) return inputs_;
+        if (P() == 1) return {call_.collective == Collective::exscan ? Bytes() : inputs_[0]};
         if (call_.collective == Collective::broadcast) return std::vector(P(), inputs_[call_.root]);
         std::vector<Bytes> outputs(P());
+        if (call_.collective == Collective::send) {
+            outputs[(call_.root + 1) % P()] = inputs_[call_.root];
+            return outputs;
+        }
         if (call_.collective == Collective::scatter) {
             for (uint32_t c = 0; c < P(); c++) outputs[c] = input(call_.root, c).bytes;
+            return outputs;
+        }
+        if (call_.collective == Collective::all_to_all) {
+            for (Bytes &output : outputs) output.resize(P() * call_.count * bytes());
+            all_to_all(outputs);
             return outputs;
         }
         Bytes all;
@@ -102,11 +118,13 @@ private:
     }
 
     uint32_t chunks() const {
+        if (call_.collective == Collective::send) return 1;
         if (is_ring() && call_.collective == Collective::broadcast) return R();
         if (is_ring()) return R() * P();
         if (call_.algorithm == "tree:shape=double") return 2;
         if (is_hierarchy()) return static_cast<uint32_t>(owners_.size());
-        const bool is_whole = call_.algorithm == "oneshot" || call_.algorithm == "doubling";
+        const bool is_whole = call_.algorithm == "oneshot" || call_.algorithm == "doubling" ||
+                              call_.algorithm == "chain";
         return is_whole || call_.algorithm == "tree" ? 1 : P();
     }
 
@@ -201,7 +219,8 @@ private:
     // by all rings in the rounds before, and by the rings before the chunk's in this round, if
     // those rings had a chunk to send.
     uint32_t ring_ordinal(uint32_t c, uint32_t rank, uint32_t round) const {
-        if (is_hierarchy() && call_.collective == Collective::reduce) return 0; // one chunk
+        const bool is_chain = is_hierarchy() || call_.algorithm == "chain";
+        if (is_chain && call_.collective == Collective::reduce) return 0; // one chunk
         if (call_.collective != Collective::reduce_scatter) return (round - 1) * R() + c % R();
         uint32_t sent = 0;
         for (uint32_t i = 1; i <= round; i++)
@@ -374,6 +393,10 @@ private:
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
         if (call_.algorithm == "doubling") return finished(sum_by_doubling(0, P()));
+        if (call_.algorithm == "chain") {
+            const auto last = std::ranges::find(ring_, call_.root) - ring_.begin();
+            return finished(sum_by_ring(c, (static_cast<uint32_t>(last) + 1) % P()));
+        }
         if (is_flat_ring()) return finished(sum_by_ring(c, (owners_[c] + 1) % P()));
         if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
@@ -425,7 +448,8 @@ private:
 
     void reduce(Bytes &output) {
         for (uint32_t c = 0; c < chunks(); c++) {
-            const SumEnd end = call_.algorithm == "oneshot" ? SumEnd{call_.root, 0} : end_of(c);
+            const bool ends_there = call_.algorithm == "oneshot" || call_.algorithm == "chain";
+            const SumEnd end = ends_there ? SumEnd{call_.root, 0} : end_of(c);
             store(output, chunk(c).begin, received(c, finished_sum(c), end.owner, end.ordinal));
         }
     }
@@ -435,6 +459,110 @@ private:
         const bool has_them =
             owner == call_.root && (call_.collective != Collective::scatter || c == call_.root);
         return has_them ? values : travelled(call_.type, values, c, owner, ordinal);
+    }
+
+    // ---- Scan and exscan
+
+    // A sum on its way, and the encode that it has been through or is about to go through.
+    struct Prefix {
+        Values values;
+        uint32_t encoder, ordinal = 0;
+        bool is_encoded = false, is_single = true;
+    };
+    Values sent(DataType out, const Prefix &prefix) const {
+        return travelled(out, prefix.values, 0, prefix.encoder, prefix.ordinal);
+    }
+    Values stored(const Prefix &prefix) const {
+        return prefix.is_encoded ? sent(call_.type, prefix) : as(call_.type, prefix.values);
+    }
+    Prefix prefix_of(uint32_t rank) const { return {.values = input(rank, 0), .encoder = rank}; }
+
+    void prefixes(std::vector<Bytes> &outputs) const {
+        std::vector<Prefix> found;
+        if (call_.algorithm == "oneshot")
+            found = prefixes_at_once();
+        else if (call_.algorithm == "chain")
+            found = prefixes_by_chain();
+        else
+            found = prefixes_by_doubling();
+        for (uint32_t r = 0; r < P(); r++)
+            if (!outputs[r].empty()) store(outputs[r], 0, stored(found[r]));
+    }
+
+    std::vector<Prefix> prefixes_at_once() const {
+        std::vector<Prefix> found;
+        for (uint32_t r = 0; r < P(); r++) {
+            const uint32_t ranks = covered_ranks(call_.collective, r, P());
+            Prefix prefix = prefix_of(0);
+            prefix.is_encoded = ranks == 1;
+            std::optional<Values> sum;
+            for (uint32_t g = 0; g < ranks; g++) add(sum, sent(sum_type(), prefix_of(g)));
+            if (ranks > 1) prefix.values = *sum;
+            found.push_back(prefix);
+        }
+        return found;
+    }
+
+    // An exscan's results are what the rank before has encoded.
+    std::vector<Prefix> prefixes_by_chain() const {
+        std::vector<Prefix> sums;
+        for (uint32_t r = 0; r < P(); r++) {
+            Prefix prefix = prefix_of(r);
+            if (r > 0) {
+                std::optional<Values> sum = sent(sum_type(), sums.back());
+                add(sum, prefix.values);
+                prefix.values = *sum;
+            }
+            prefix.is_encoded = r + 1 < P();
+            sums.push_back(prefix);
+        }
+        if (call_.collective == Collective::exscan) sums.insert(sums.begin(), prefix_of(0));
+        return sums;
+    }
+
+    // In an exscan, ranks from 1 on sum what the ranks before them have encoded.
+    std::vector<Prefix> prefixes_by_doubling() const {
+        const bool is_exscan = call_.collective == Collective::exscan;
+        const uint32_t first = is_exscan ? 1 : 0;
+        std::vector<Prefix> all{prefix_of(0)};
+        for (uint32_t r = 1; r < P(); r++) all.push_back(prefix_of(r - first));
+        std::vector<uint32_t> encodes(P(), is_exscan ? 1 : 0); // of each rank
+        const auto encode = [&](uint32_t rank) {
+            if (all[rank].is_encoded) return;
+            all[rank].is_encoded = true;
+            all[rank].ordinal = encodes[rank]++;
+        };
+        for (uint32_t r = 0; is_exscan && r < P(); r++) all[r].is_encoded = true;
+        for (uint32_t distance = 1; distance < P(); distance *= 2) {
+            for (uint32_t r = first; r + distance < P(); r++) encode(r);
+            const std::vector<Prefix> before = all;
+            for (uint32_t r = first + distance; r < P(); r++) {
+                if (all[r].is_single) encode(r);
+                std::optional<Values> sum = sent(sum_type(), before[r - distance]);
+                add(sum, all[r].is_encoded ? sent(sum_type(), all[r]) : all[r].values);
+                all[r] = {.values = *sum, .encoder = r, .is_single = false};
+            }
+        }
+        return all;
+    }
+
+    // Returns the rank's values for another rank.
+    Values part_for(uint32_t rank, uint32_t other) const {
+        const std::byte *const first = inputs_[rank].data() + other * call_.count * bytes();
+        return {call_.type, Bytes(first, first + call_.count * bytes())};
+    }
+
+    void all_to_all(std::vector<Bytes> &outputs) const {
+        for (uint32_t from = 0; from < P(); from++)
+            for (uint32_t to = 0; to < P(); to++) {
+                const Values part = part_for(from, to);
+                const uint32_t chunk = (from + to) % P();
+                const bool stays = from == to || call_.codec.is_lossless();
+                const uint32_t ordinal =
+                    part_ordinal(call_.algorithm, P(), (to + P() - from) % P());
+                store(outputs[to], from * call_.count,
+                      stays ? part : travelled(call_.type, part, chunk, from, ordinal));
+            }
     }
 
     // The root encodes the parts in the order in which it sends them.
@@ -461,24 +589,6 @@ private:
 };
 
 } // namespace
-
-uint64_t send_count(const TwinCall &call) {
-    return call.count * (row_of(call.collective).scatters ? call.ranks : 1);
-}
-
-uint64_t recv_count(const TwinCall &call, uint32_t rank) {
-    const CollectiveRow &row = row_of(call.collective);
-    if (row.has_one_result && rank != call.root) return 0;
-    return call.count * (row.gathers ? call.ranks : 1);
-}
-
-SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank) {
-    const CollectiveRow &row = row_of(call.collective);
-    const uint64_t own = rank * call.count;
-    return {.count = vector_count(call.collective, call.count, call.ranks),
-            .send = row.gathers ? own : 0,
-            .recv = row.scatters ? own : 0};
-}
 
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs) {
     return Twin(call, inputs).run();

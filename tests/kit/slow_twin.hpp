@@ -39,14 +39,30 @@ struct TwinCall {
 // Number of elements in a rank's send buffer and in its receive buffer. A rank that gives nothing
 // has a send buffer nevertheless, which nobody may read; a rank that gets nothing has no receive
 // buffer.
-uint64_t send_count(const TwinCall &call);
-uint64_t recv_count(const TwinCall &call, uint32_t rank);
+inline uint64_t send_count(const TwinCall &call) {
+    const qccl::CollectiveRow &row = qccl::row_of(call.collective);
+    return call.count * (row.scatters || row.exchanges ? call.ranks : 1);
+}
+
+inline uint64_t recv_count(const TwinCall &call, uint32_t rank) {
+    const qccl::CollectiveRow &row = qccl::row_of(call.collective);
+    if (row.has_one_result && rank != call.root) return 0;
+    if (row.moves_on && rank != (call.root + 1) % call.ranks) return 0;
+    if (qccl::covered_ranks(call.collective, rank, call.ranks) == 0) return 0;
+    return call.count * (row.gathers || row.exchanges ? call.ranks : 1);
+}
 
 // An in-place call's memory, and where the rank's two buffers begin in it, in elements.
 struct SharedBuffer {
     uint64_t count = 0, send = 0, recv = 0;
 };
-SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank);
+inline SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank) {
+    const qccl::CollectiveRow &row = qccl::row_of(call.collective);
+    const uint64_t own = rank * call.count;
+    return {.count = qccl::vector_count(call.collective, call.count, call.ranks),
+            .send = row.gathers ? own : 0,
+            .recv = row.scatters ? own : 0};
+}
 
 // Returns the receive buffers by rank. `inputs`: the send buffers by rank.
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs);

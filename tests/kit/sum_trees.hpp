@@ -130,6 +130,18 @@ inline std::vector<uint32_t> scatter_order(std::string_view algorithm,
     return {order.rbegin(), order.rend()};
 }
 
+// Returns how many parts a rank of an all-to-all sends before that for the rank `way` ranks behind.
+inline uint32_t part_ordinal(std::string_view algorithm, uint32_t ranks, uint32_t way) {
+    const uint32_t back = ranks - way;
+    if (algorithm == "pairwise") return way <= back ? 2 * way - 2 : 2 * back - 1;
+    if (algorithm != "bruck") return way - 1;
+    const auto round = [](uint32_t of) { return of & (~of + 1); };
+    uint32_t before = 0;
+    for (uint32_t other = 1; other < ranks; other++)
+        before += round(other) < round(way) || (round(other) == round(way) && other < way);
+    return before;
+}
+
 // Calls add(rank) for the rank's own value, and add_sum(child) for what each child's encoded sum
 // decodes to.
 template <class Add, class AddSum>

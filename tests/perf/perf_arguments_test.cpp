@@ -249,7 +249,8 @@ static void what_is_unknown_is_refused_with_what_is_possible() {
     check_refused("--codec int9", "int8");
     check_refused("--codec int8,", "possible");
     check_refused("--algo star",
-                  "possible are direct, ring, halving, tree, hierarchy, oneshot, doubling, auto");
+                  "possible are direct, ring, halving, tree, hierarchy, oneshot, doubling, "
+                  "pairwise, bruck, chain, auto");
     check_refused("--algo ring,", "possible are direct");
     check_refused("--algo tree:shape=round", "shape is \"round\"; possible are binomial, double");
     check_refused("-o xor", "possible are sum, prod, max, min, avg, all");

@@ -40,10 +40,10 @@ BudgetChoice choice_of(const Problem &problem, const Algorithm &forced = {},
     return *choice;
 }
 
-// Returns the time of the fastest plan of all codecs and algorithms that keeps the error; 0: none
-// does.
-double fastest_ns(const Problem &problem, double error, const Algorithm &forced) {
-    double fastest = 0;
+// Returns the time of the fastest plan of all codecs and algorithms that keeps the error; nothing:
+// none does.
+std::optional<double> fastest_ns(const Problem &problem, double error, const Algorithm &forced) {
+    std::optional<double> fastest;
     for (const BoundedCodec &row : bounded_codecs()) {
         Problem named = problem;
         named.codec = row.codec;
@@ -55,7 +55,7 @@ double fastest_ns(const Problem &problem, double error, const Algorithm &forced)
                        : !candidate.refusal.empty())
                 continue;
             if (plan.cost.noise > row.most_encodes || row.nmse * plan.cost.noise > error) continue;
-            if (fastest == 0 || plan.cost.time_ns < fastest) fastest = plan.cost.time_ns;
+            if (!fastest || plan.cost.time_ns < *fastest) fastest = plan.cost.time_ns;
         }
     }
     return fastest;
@@ -67,15 +67,15 @@ void check_errors(Problem problem, const Algorithm &forced) {
     for (const double error : errors) {
         problem.codec = with_error(error, true);
         const BudgetChoice choice = choice_of(problem, forced);
-        const double fastest = fastest_ns(problem, error, forced);
+        const auto fastest = fastest_ns(problem, error, forced);
         const bool is_missed = choice.outcome == BudgetChoice::Outcome::missed;
-        CHECK_EQ(is_missed, fastest == 0);
+        CHECK_EQ(is_missed, !fastest.has_value());
         CHECK_EQ(is_missed, choice.plan.codec.is_lossless());
         CHECK_EQ(is_missed, !choice.plan.notice.empty());
         if (is_missed) continue;
         // The choice may take any algorithm of a codec, and then any codec, that is as fast within
         // equal_time: hence the factor twice.
-        CHECK(choice.plan.cost.time_ns <= fastest * equal_time * equal_time);
+        CHECK(choice.plan.cost.time_ns <= *fastest * equal_time * equal_time);
         const auto nmse = nmse_bound(choice.plan);
         CHECK(nmse && *nmse <= error);
         // A smaller error takes no less time.

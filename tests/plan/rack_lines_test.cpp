@@ -61,8 +61,10 @@ void check_sample(const std::vector<RankLocation> &spots, const RankTopology &pl
             const auto load = rack_load(algorithm, collective, team, lines_of(spots), most_steps);
             CHECK_OK(load);
             const double all = most_chunks(algorithm, collective, team, spots);
-            CHECK(all > 0);
-            CHECK(std::abs(*load / all - 1) < 0.02);
+            CHECK(all > 0 || collective == Collective::send);
+            // In an all-to-all that passes parts on, ranks differ more than the sample knows.
+            const double close = row_of(collective).exchanges ? 0.2 : 0.02;
+            CHECK(all == 0 ? *load == 0 : std::abs(*load / all - 1) < close);
         }
 }
 

@@ -60,6 +60,12 @@ static void rank_sized_buffers_start_at_their_chunk() {
     const Layout from_root(Collective::scatter, 100, team, 4, 64);
     CHECK((from_root.range(input(3), 3) == ElementRange{300, 100, 300}));
     CHECK((from_root.range(output(2), 2) == ElementRange{0, 100, 200}));
+    // Ranks 1 and 2 exchange chunk 3, ranks 2 and 2 chunk 0.
+    const Layout exchange(Collective::all_to_all, 100, team, 4, 64);
+    CHECK((exchange.range(input(3), 3) == ElementRange{100, 100, 300}));
+    CHECK((exchange.range(output(3), 3) == ElementRange{100, 100, 300}));
+    CHECK((exchange.range(output(0), 0) == ElementRange{200, 100, 0}));
+    CHECK((exchange.range(wire(0), 3) == ElementRange{0, 100, 300}));
 }
 
 static void huge_counts_do_not_wrap() {

@@ -8,6 +8,7 @@
 
 #include "schedule/schedule.hpp"
 
+#include <bit>
 #include <cstring>
 
 using namespace qccl;
@@ -153,6 +154,7 @@ static void what_is_sent_too_is_encoded_once() {
 
 static void encodes_are_numbered_in_order() {
     for (const Algorithm &algorithm : algorithms()) {
+        if (!algorithm.has(Collective::all_reduce)) continue;
         uint32_t next = 0;
         for (const Step &step :
              make(ScheduleForm::placed, algorithm, Collective::all_reduce, {.size = 6, .rank = 4})
@@ -312,7 +314,7 @@ float chain_sum(const Case &k) {
 
 float expected_of_reduce(const Case &k, uint32_t c) {
     if (k.is("oneshot")) return oneshot_sum(k);
-    if (k.is("hierarchy")) return chain_sum(k);
+    if (k.is("hierarchy") || k.is("chain")) return chain_sum(k);
     if (k.is("halving")) return tree_result(k, c, c != k.root);
     if (k.is("tree")) return tree_result(k, c, false);
     if (k.is("ring")) return ring_sum(k, c, c, (c + k.P - 1) % k.P != k.root);
@@ -325,6 +327,75 @@ float expected_of_scatter(const Case &k, uint32_t c) {
     const auto ordinal =
         k.is("tree") ? std::ranges::find(order, c) - order.begin() : (c + k.P - k.root - 1) % k.P;
     return quantize(k.in[k.root][c], k.root, static_cast<uint32_t>(ordinal));
+}
+
+float sent_prefix(const Case &k, uint32_t rank) {
+    float sum = k.in[0][0];
+    for (uint32_t next = 1; next <= rank; next++) sum = quantize(sum, next - 1, 0) + k.in[next][0];
+    return sum;
+}
+
+// A sum that a rank has, as the ranks after it get it if it has been encoded.
+struct Prefix {
+    float value;
+    uint32_t encoder, ordinal = 0;
+    bool is_encoded = false, is_single = true;
+
+    float sent() const { return quantize(value, encoder, ordinal); }
+    float kept() const { return is_encoded ? sent() : value; }
+};
+
+float doubled_prefix(const Case &k, uint32_t rank) {
+    const bool is_exscan = k.collective == Collective::exscan;
+    const uint32_t first = is_exscan ? 1 : 0;
+    std::vector<uint32_t> encodes(k.P, first);
+    std::vector<Prefix> all;
+    for (uint32_t r = 0; r < k.P; r++) {
+        const uint32_t giver = r == 0 ? 0 : r - first;
+        all.push_back({.value = k.in[giver][0], .encoder = giver, .is_encoded = is_exscan});
+    }
+    const auto encode = [&](uint32_t r) {
+        if (!all[r].is_encoded) all[r].ordinal = encodes[r]++;
+        all[r].is_encoded = true;
+    };
+    for (uint32_t distance = 1; distance < k.P; distance *= 2) {
+        for (uint32_t r = first; r + distance < k.P; r++) encode(r);
+        const auto before = all;
+        for (uint32_t r = first + distance; r < k.P; r++) {
+            if (all[r].is_single) encode(r);
+            all[r] = {.value = before[r - distance].sent() + all[r].kept(),
+                      .encoder = r,
+                      .is_single = false};
+        }
+    }
+    return all[rank].kept();
+}
+
+float expected_prefix(const Case &k, uint32_t rank) {
+    const uint32_t ranks = covered_ranks(k.collective, rank, k.P);
+    if (k.P == 1) return k.in[0][0];
+    if (k.is("doubling")) return doubled_prefix(k, rank);
+    if (k.is("chain"))
+        return ranks == k.P ? sent_prefix(k, rank)
+                            : quantize(sent_prefix(k, ranks - 1), ranks - 1, 0);
+    float value = quantize(k.in[0][0], 0, 0);
+    for (uint32_t giver = 1; giver < ranks; giver++) value += quantize(k.in[giver][0], giver, 0);
+    return value;
+}
+
+// The part that rank (c - rank) mod P has for the rank.
+float expected_part(const Case &k, uint32_t c, uint32_t rank) {
+    const uint32_t giver = (c + k.P - rank) % k.P, way = (rank + k.P - giver) % k.P;
+    if (giver == rank) return k.in[giver][c];
+    uint32_t ordinal = way - 1;
+    if (k.is("pairwise")) ordinal = 2 * way <= k.P ? 2 * way - 2 : 2 * (k.P - way) - 1;
+    if (k.is("bruck")) {
+        ordinal = 0;
+        const auto round = [](uint32_t of) { return std::countr_zero(of); };
+        for (uint32_t other = 1; other < k.P; other++)
+            ordinal += std::pair(round(other), other) < std::pair(round(way), way);
+    }
+    return quantize(k.in[giver][c], giver, ordinal);
 }
 
 float expected(const Case &k, uint32_t c) {
@@ -344,6 +415,7 @@ float expected(const Case &k, uint32_t c) {
         return is_ring || k.is("hierarchy") ? ring_sum(k, c, (c + 1) % k.P, false)
                                             : direct_sum(k, c, false);
     case Collective::all_gather: return quantize(k.in[c][c], c, 0);
+    case Collective::send: return quantize(k.in[k.root][c], k.root, 0);
     case Collective::gather: return c == k.root ? k.in[c][c] : quantize(k.in[c][c], c, 0);
     default: break;
     }
@@ -351,12 +423,17 @@ float expected(const Case &k, uint32_t c) {
     return quantize(k.in[k.root][c], k.root, ordinal);
 }
 
+float expected_on(const Case &k, uint32_t c, uint32_t rank) {
+    if (k.collective == Collective::all_to_all) return expected_part(k, c, rank);
+    return is_prefix(k.collective) ? expected_prefix(k, rank) : expected(k, c);
+}
+
 void check_outputs(const Case &k, const ScheduleTwin &twin) {
     for (uint32_t rank = 0; rank < k.P; rank++)
         for (uint32_t c = 0; c < twin.outputs(rank).size(); c++) {
             const Team team{.size = k.P, .rank = rank, .root = k.root};
             if (!has_slot(k.collective, team, output(c))) continue;
-            CHECK_EQ(twin.outputs(rank)[c], expected(k, c));
+            CHECK_EQ(twin.outputs(rank)[c], expected_on(k, c, rank));
         }
 }
 

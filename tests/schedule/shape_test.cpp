@@ -160,6 +160,7 @@ static void joining_reorders_only_what_is_free() {
 
 static void runs_compute_on_one_chunk() {
     for (const Algorithm &a : algorithms()) {
+        if (!a.has(Collective::all_reduce)) continue;
         const Schedule s =
             make(ScheduleForm::joined, a, Collective::all_reduce, {.size = 5, .rank = 2});
         CHECK(!s.steps.back().has(Step::joins_next));
@@ -177,7 +178,7 @@ static void runs_compute_on_one_chunk() {
 // In every algorithm, one run uses each sum, so that a tile of the sum is enough.
 static void sums_are_local() {
     for (const Algorithm &a : algorithms())
-        for (uint32_t rank = 0; rank < 4; rank++) {
+        for (uint32_t rank = 0; rank < 4 && a.has(Collective::all_reduce); rank++) {
             const auto author = emit(a, Collective::all_reduce, {.size = 4, .rank = rank});
             CHECK_OK(author);
             const auto placed = place_codec(*author);

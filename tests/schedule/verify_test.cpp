@@ -37,9 +37,14 @@ std::string refusal(const Theorem &theorem, const std::vector<Schedule> &schedul
 // Returns the predicted noise; nothing if there is no formula.
 std::optional<double> predicted_noise(const Algorithm &a, Collective collective, double P) {
     const bool is_ring = a.name() == "ring";
-    if (collective == Collective::all_gather || collective == Collective::broadcast) return 1;
+    if (is_prefix(collective) || a.name() == "chain") return {};
+    if (collective == Collective::all_gather || collective == Collective::broadcast ||
+        collective == Collective::send)
+        return 1;
     const double others = (P - 1) / P;
-    if (collective == Collective::gather || collective == Collective::scatter) return others;
+    if (collective == Collective::gather || collective == Collective::scatter ||
+        collective == Collective::all_to_all)
+        return others;
     if (a.name() == "halving") {
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
         const double to_root = collective == Collective::reduce ? others : 0;

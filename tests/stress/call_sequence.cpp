@@ -33,6 +33,7 @@ constexpr const char *scatters_and_gathers[] = {"direct", "ring", "halving"};
 constexpr const char *broadcasts[] = {"direct", "ring", "tree"};
 constexpr const char *reduces[] = {"direct", "ring", "halving", "tree", "oneshot"};
 constexpr const char *with_root[] = {"direct", "tree"};
+constexpr const char *exchanges[] = {"direct", "pairwise", "bruck", "oneshot"};
 
 class Maker {
 public:
@@ -83,6 +84,7 @@ private:
         case Kind::broadcast: return one_of(broadcasts);
         case Kind::gather:
         case Kind::scatter: return one_of(with_root);
+        case Kind::all_to_all: return one_of(exchanges);
         default: return one_of(scatters_and_gathers);
         }
     }
@@ -202,8 +204,8 @@ private:
 
 const char *name(Kind kind) {
     static constexpr const char *names[kinds] = {
-        "all_reduce", "reduce_scatter", "reduce", "all_gather", "broadcast", "gather",
-        "scatter",    "barrier",        "split",  "shrink",     "finalize",  "destroy"};
+        "all_reduce", "reduce_scatter", "reduce", "all_gather", "broadcast", "gather", "scatter",
+        "all_to_all", "barrier",        "split",  "shrink",     "finalize",  "destroy"};
     return names[static_cast<size_t>(kind)];
 }
 

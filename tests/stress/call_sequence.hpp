@@ -19,13 +19,14 @@ enum class Kind : uint8_t {
     broadcast,
     gather,
     scatter,
+    all_to_all,
     barrier,
     split,
     shrink,
     finalize,
     destroy
 };
-inline constexpr int kinds = 12, collectives = 8;
+inline constexpr int kinds = 13, collectives = 9;
 const char *name(Kind kind);
 
 // How the calls of the odd rank differ from those of the others.
@@ -73,7 +74,7 @@ struct Call {
     const char *algorithm = nullptr; // points into a table
     bool operator==(const Call &) const = default;
 
-    bool has_data() const { return kind <= Kind::scatter; }
+    bool has_data() const { return kind <= Kind::all_to_all; }
     bool reduces() const { return kind <= Kind::reduce; }
     bool has_root() const {
         return kind == Kind::reduce || (kind >= Kind::broadcast && kind <= Kind::scatter);
@@ -84,6 +85,7 @@ struct Call {
     }
     bool scatters() const { return kind == Kind::reduce_scatter || kind == Kind::scatter; }
     bool gathers() const { return kind == Kind::all_gather || kind == Kind::gather; }
+    bool exchanges() const { return kind == Kind::all_to_all; }
     // Whether every rank must receive the same vector.
     bool equals_everywhere() const {
         return kind == Kind::all_reduce || kind == Kind::all_gather || kind == Kind::broadcast;

@@ -147,6 +147,8 @@ private:
                                            stream_, config);
         case Kind::all_gather:
             return qcclAllGatherConfig(send, recv, call.count, call.type, comm_, stream_, config);
+        case Kind::all_to_all:
+            return qcclAllToAllConfig(send, recv, call.count, call.type, comm_, stream_, config);
         case Kind::reduce:
             if (rank_ != call.root && draw(2) == 0) recv = nullptr;
             return qcclReduceConfig(send, recv, call.count, call.type, call.op, call.root, comm_,

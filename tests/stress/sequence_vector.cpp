@@ -78,10 +78,10 @@ CallBuffers::CallBuffers(const Call &call, int rank, int ranks, bool is_in_place
 }
 
 size_t CallBuffers::send_count() const {
-    return call_.count * static_cast<size_t>(call_.scatters() ? ranks_ : 1);
+    return call_.count * static_cast<size_t>(call_.scatters() || call_.exchanges() ? ranks_ : 1);
 }
 size_t CallBuffers::vector_count() const {
-    return call_.count * static_cast<size_t>(call_.gathers() ? ranks_ : 1);
+    return call_.count * static_cast<size_t>(call_.gathers() || call_.exchanges() ? ranks_ : 1);
 }
 size_t CallBuffers::recv_count() const { return call_.has_result(rank_) ? vector_count() : 0; }
 
@@ -102,6 +102,9 @@ int64_t CallBuffers::expected(size_t index) const {
     case Kind::all_gather:
     case Kind::gather:
         return value_of(static_cast<int>(index / call_.count), ranks_, index % call_.count, type);
+    case Kind::all_to_all:
+        return value_of(static_cast<int>(index / call_.count), ranks_,
+                        index % call_.count + call_.count * static_cast<size_t>(rank_), type);
     case Kind::broadcast: return value_of(call_.root, ranks_, index, type);
     case Kind::scatter:
         return value_of(call_.root, ranks_, index + call_.count * static_cast<size_t>(rank_), type);

@@ -14,7 +14,7 @@ import tool
 from launchers import HERE_ALONE, environment, free_port, start_by_hand
 
 PERF, RESULTS = sys.argv[1:3]
-COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"}
+COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan", "send"}
 FULL = "QTEST_FULL" in os.environ
 LARGER, SMALLER = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
 CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}

@@ -168,9 +168,9 @@ class Output(unittest.TestCase):
 class Proofs(unittest.TestCase):
     def test_what_is_printed_is_proven(self):
         for algorithm, collective, codec, ranks in itertools.product(
-                ("ring", "direct", "oneshot"), ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"),
+                ("ring", "direct", "oneshot"), ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan"),
                 (None, "int8"), (1, 2, 5)):
-            if algorithm == "ring" and collective in ("gather", "scatter"):
+            if algorithm == "ring" and collective in ("gather", "scatter", "all_to_all", "scan", "exscan") or algorithm == "direct" and "scan" in collective:
                 continue  # there is no such schedule
             text = text_of(collective, algorithm, ranks, codec, root=ranks - 1)
             done = info("verify", collective, "--algo", algorithm, "--file", "-", text_in=text)
@@ -230,7 +230,9 @@ class Proofs(unittest.TestCase):
         for algorithm, hosts in itertools.product(("ring", "hierarchy", "hierarchy:outer=direct,share=leader", "hierarchy:inner=tree,outer=tree"),
                                                   ("2+1,1", "1,1/2", "1+1,2/1+2+1,2", "1+1,2/1+2+1,2:round")):
             ranks = str(sum(map(int, re.findall(r"\d+", hosts))))
-            for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+            for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"):
+                if algorithm == "ring" and collective == "all_to_all":
+                    continue  # there is no such schedule
                 info("verify", collective, "--algo", algorithm, "--ranks", ranks, "--hosts", hosts, "--codec", "int4")
         said = info("explain", "all_reduce", "--ranks", "10", "--hosts", "1+1,2/1+2+1,2:round", "--bytes", "64M").stdout
         for line in ("4 hosts with 2, 2, 4 and 2 ranks", "7 nodes with 1, 1, 2, 1, 2, 1 and 2 ranks", "2 racks with 4 and 6 ranks",

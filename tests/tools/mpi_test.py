@@ -18,7 +18,7 @@ def mpirun(ranks, *words):
 
 class Baseline(unittest.TestCase):
     def test_every_collective_is_measured_beside_mpi(self):
-        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan", "send"):
             rows = tool.rows_of(mpirun(2, collective, "-b", "64", "-e", "64K", "-f", "1024", "-n", "11", "--baseline",
                                        "mpi", "--codec", "none,int8" if "reduce" in collective else "none"))
             self.assertEqual(len(rows), 2 * 2 * (2 if "reduce" in collective else 1))

@@ -38,7 +38,7 @@ class Collectives(unittest.TestCase):
             self.assertLess(row["enqueue_us"], row["time_us_mean"] * 2)
 
     def test_every_collective_over_threads_and_processes(self):
-        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan", "send"):
             for launch in ("--threads", "--ranks"):
                 self.check(tool.rows_of([PERF, collective, *SMALL, launch, "3", "--device", TWO, "--codec", "none,int8"]), TWO)
 

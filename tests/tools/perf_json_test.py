@@ -24,7 +24,9 @@ KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ran
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
        "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1,
-       "reduce": lambda p: 1, "gather": lambda p: (p - 1) / p, "scatter": lambda p: (p - 1) / p}
+       "reduce": lambda p: 1, "gather": lambda p: (p - 1) / p, "scatter": lambda p: (p - 1) / p,
+       "all_to_all": lambda p: (p - 1) / p,
+       "scan": lambda p: 1, "exscan": lambda p: 1, "send": lambda p: 1}
 
 
 def perf(collective, *options, **more):
@@ -57,9 +59,9 @@ class Rows(unittest.TestCase):
                 for row in rows:
                     self.check_row(row, collective, 3)
                     self.assertEqual((row["bytes"], row["dtype"], row["codec"]), (98304, "float", "none"))
-                    blocks = "gather" in collective or "scatter" in collective
+                    blocks = "gather" in collective or "scatter" in collective or collective == "all_to_all"
                     self.assertEqual(row["count"], 24576 // 3 if blocks else 24576)
-                    self.assertEqual(row["op"], "sum" if "reduce" in collective else None)
+                    self.assertEqual(row["op"], "sum" if "reduce" in collective or "scan" in collective else None)
                     self.assertEqual(row["transport"], transport)
                     self.assertLess(row["nmse"], 1e-13)
                     self.assertEqual(row["ranks_agree"], True if collective in ("all_reduce", "all_gather", "broadcast") else None)

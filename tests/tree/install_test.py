@@ -60,7 +60,7 @@ class Installed(unittest.TestCase):
         folder = next(self.root.rglob("qccl-perf")).parent
         self.assertTrue(run(folder / "qccl-perf", "--version", env=self.with_library()).startswith("qccl-perf "))
         self.assertIn("shm", run(folder / "qccl-info", env=self.with_library()))
-        for name in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter"):
+        for name in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan"):
             self.assertFalse((folder / f"{name}_perf").exists())  # the name is nccl-tests'
             link = next(self.root.rglob(f"libexec/qccl/{name}_perf"))
             self.assertTrue(link.samefile(folder / "qccl-perf"))

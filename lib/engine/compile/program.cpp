@@ -70,6 +70,9 @@ public:
                             program_.work.inner_codec.is_lossless() && !cut.seals &&
                             program_.raw_bytes >= cut.lending_bytes;
         if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
+        // In place, two ranks that exchange parts would each wait for the other to read first.
+        if (row_of(program_.work.collective).exchanges)
+            for (Lendable &each : program_.lendable) each.also_in_place = false;
         return {};
     }
 

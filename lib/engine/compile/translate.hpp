@@ -59,10 +59,10 @@ struct Chunking {
     bool joins = true;        // false: each step runs over its whole segment (slow reference)
 };
 
-// Returns a number of slots that is enough for every algorithm at this number of ranks. Halving
-// holds the most messages at a time: up to 2.94 for each rank.
+// Returns a number of slots that is enough for every algorithm at this number of ranks, up to 4096.
+// Bruck's all-to-all holds the most messages at a time: log2(P) / 2 for each rank.
 constexpr uint32_t slots_for(uint32_t ranks) {
-    constexpr uint32_t least = 1024, for_each_rank = 4;
+    constexpr uint32_t least = 1024, for_each_rank = 6;
     return std::max(least, for_each_rank * ranks);
 }
 

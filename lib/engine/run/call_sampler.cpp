@@ -57,8 +57,8 @@ SampledArea contribution_of(const Work &work, const void *send) {
     const CollectiveRow &row = row_of(work.collective);
     if (!row.has_values || !has_input(work.collective, work.team)) return {};
     const auto *values = static_cast<const std::byte *>(send);
-    // The root speaks for all parts, which are its own values.
-    if (row.scatters && row.has_one_source)
+    // All parts are this rank's own values.
+    if ((row.scatters && row.has_one_source) || row.exchanges)
         return {values, vector_count(work.collective, work.count, work.team.size)};
     if (row.scatters) values += work.team.rank * work.count * type_bytes(work.type);
     return {values, work.count};

@@ -38,6 +38,15 @@ struct Counts {
     uint64_t wire_ns = 0;      // sending and receiving messages
     uint64_t network_ns = 0;   // part of wait_ns and wire_ns: moving bytes between hosts
     uint64_t device_bytes = 0; // read and written by a GPU's kernels
+
+    Counts &operator+=(const Counts &other) {
+        for (const auto field :
+             {&Counts::calls, &Counts::raw_bytes, &Counts::wire_bytes, &Counts::lent_bytes,
+              &Counts::encode_ns, &Counts::copy_ns, &Counts::wait_ns, &Counts::wire_ns,
+              &Counts::network_ns, &Counts::device_bytes})
+            this->*field += other.*field;
+        return *this;
+    }
 };
 
 // A counter with one writer: an addition is a load and a store, not a locked instruction.

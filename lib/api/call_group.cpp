@@ -1,0 +1,413 @@
+// Runs a group: enters all of its communicators, makes the channels that its messages need, hands
+// each sequence of messages to its channel's stream, and waits where the caller named no stream.
+#include "api/call_group.hpp"
+
+#include "comm/boundary.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace qccl {
+
+// ---- One message
+
+static Done check_peer(const Comm &comm, const MessageArguments &given) {
+    if (given.peer >= 0 && static_cast<uint32_t>(given.peer) < comm.size()) return {};
+    return invalid_argument("%s is %d, but the ranks are 0 to %" PRIu32, given.peer_name,
+                            given.peer, comm.size() - 1)
+        .compared(comm.size() - 1, given.peer);
+}
+
+Result<Buffer> check_message(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_peer(comm, given));
+    QCCL_TRY(const DataType type, take_type(given.type));
+    QCCL_TRY(check_count(given.count_name, given.count, type, 1));
+    Buffer buffer = given.buffer;
+    buffer.bytes = given.count * type_bytes(type);
+    QCCL_TRY(check_pointer(buffer));
+    return buffer;
+}
+
+Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_peer(comm, given));
+    if (static_cast<uint32_t>(given.peer) == comm.rank())
+        return invalid_argument(
+            "%s is %d, this rank itself; qcclSendRecv copies values within a rank", given.peer_name,
+            given.peer);
+    return outcome(check_message(comm, given));
+}
+
+// The channel numbers its two ranks 0 and 1.
+static Error of_channel(const Comm &comm, uint32_t peer, const Error &error) {
+    const uint32_t lower = std::min(comm.rank(), peer), upper = std::max(comm.rank(), peer);
+    Error worded = Error::make(
+        error.code, "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.150s",
+        lower, upper, error.text);
+    if (error.rank != Error::no_rank) worded = worded.at_rank(error.rank == 0 ? lower : upper);
+    return worded.compared(error.expected, error.got);
+}
+
+static CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given) {
+    CallArguments call{.collective = Collective::send,
+                       .count = given.count,
+                       .type = given.type,
+                       .root = static_cast<int>(channel.root),
+                       .stream = given.stream,
+                       .config = given.config};
+    if (given.sends)
+        call.send = given.buffer.start;
+    else
+        call.recv = const_cast<void *>(given.buffer.start);
+    return call;
+}
+
+static Result<PairChannel> channel_of(Comm &comm, const MessageArguments &given) {
+    if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
+    const auto peer = static_cast<uint32_t>(given.peer);
+    auto channel = given.sends ? comm.pairs().to(peer) : comm.pairs().from(peer);
+    if (channel) return channel;
+    const Error &error = channel.error();
+    return comm.abandon(Collective::send,
+                        Error::make(error.code, "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",
+                                    comm.rank(), given.sends ? "sends to" : "receives from", peer,
+                                    error.text)
+                            .at_rank(error.rank)
+                            .compared(error.expected, error.got));
+}
+
+static Done settled(Comm &comm, const MessageArguments &given, const Done &done) {
+    if (done || is_refusal(done.error())) return done;
+    return comm.abandon(Collective::send,
+                        of_channel(comm, static_cast<uint32_t>(given.peer), done.error()));
+}
+
+Done move_message(Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_message_to_other(comm, given));
+    QCCL_TRY(const PairChannel channel, channel_of(comm, given));
+    return settled(comm, given, exception_boundary([&] {
+                       return run_call(*channel.comm, arguments_of(channel, given));
+                   }));
+}
+
+// ---- The group of a thread
+
+namespace {
+
+// A communicator that this thread has entered.
+class EnteredComm {
+public:
+    static Result<EnteredComm> enter(qcclComm_t handle) {
+        QCCL_TRY(CommRef comm, take_comm(handle));
+        const auto answer = comm.record().entry_guard.enter(comm.generation());
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(*comm, answer);
+        return EnteredComm(std::move(comm));
+    }
+    EnteredComm(EnteredComm &&) = default;
+    EnteredComm &operator=(EnteredComm &&) = delete;
+    ~EnteredComm() {
+        if (comm_) comm_.record().entry_guard.leave();
+    }
+    Comm &comm() const { return *comm_; }
+
+private:
+    explicit EnteredComm(CommRef comm) : comm_(std::move(comm)) {}
+    CommRef comm_;
+};
+
+} // namespace
+
+static CallGroup *&current_group() {
+    static constinit thread_local CallGroup *group = nullptr;
+    return group;
+}
+
+CallGroup *CallGroup::current() { return current_group(); }
+
+void CallGroup::open() {
+    if (!current_group()) current_group() = new CallGroup;
+    current_group()->depth_++;
+}
+
+Done CallGroup::close() {
+    CallGroup *const open = current_group();
+    if (!open) return Error::make(Code::invalid_usage, "this thread has not called qcclGroupStart");
+    if (--open->depth_ > 0) return {};
+    const std::unique_ptr<CallGroup> group(std::exchange(current_group(), nullptr));
+    return group->run();
+}
+
+static Error of_call(size_t number, Collective collective, const Error &error) {
+    return Error::make(error.code, "call %zu of the group (%s): %.200s", number,
+                       qccl::name(collective), error.text)
+        .at_rank(error.rank)
+        .compared(error.expected, error.got);
+}
+
+Done CallGroup::keep(Done checked, GroupedCall call) {
+    if (!checked && !refused_)
+        refused_ = of_call(calls_.size() + 1, call.collective, checked.error());
+    calls_.push_back(std::move(call));
+    return checked;
+}
+
+Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
+    GroupedCall call{.handle = handle, .collective = given.collective, .stream = given.stream};
+    const Done checked = exception_boundary([&]() -> Done {
+        QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
+        QCCL_TRY(take_call_stream(entered.comm(), given.stream));
+        QCCL_TRY(call.ready, make_ready(entered.comm(), given));
+        return {};
+    });
+    return keep(checked, std::move(call));
+}
+
+Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
+    const Done checked = exception_boundary([&]() -> Done {
+        QCCL_TRY(const CommRef comm, take_comm(handle));
+        QCCL_TRY(take_call_stream(*comm, given.stream));
+        if (comm->parts().device.gpu && given.stream != QCCL_STREAM_SYNC)
+            return invalid_argument("stream is %p, but in a group messages of a GPU's communicator "
+                                    "need QCCL_STREAM_SYNC",
+                                    given.stream);
+        return check_message_to_other(*comm, given);
+    });
+    return keep(checked, {.handle = handle, .stream = given.stream, .message = given});
+}
+
+// ---- Running
+
+namespace {
+
+// Something that one stream has done and others wait for.
+class StreamEvent {
+public:
+    StreamEvent()
+        : set_(std::make_shared<std::promise<void>>()), done_(set_->get_future().share()) {}
+    std::function<Done()> set() const {
+        return [set = set_]() -> Done {
+            set->set_value();
+            return {};
+        };
+    }
+    std::function<Done()> wait() const {
+        return [done = done_]() -> Done {
+            done.wait();
+            return {};
+        };
+    }
+
+private:
+    std::shared_ptr<std::promise<void>> set_;
+    std::shared_future<void> done_;
+};
+
+} // namespace
+
+class CallGroup::GroupRun {
+public:
+    explicit GroupRun(CallGroup &group) : group_(group) {}
+
+    Done run() {
+        QCCL_TRY(enter());
+        QCCL_TRY(open_channels());
+        for (size_t i = 0; i < group_.calls_.size(); i++)
+            if (group_.calls_[i].message) note(i, enqueue_message(group_.calls_[i]));
+        run_collectives();
+        for (size_t i = 0; i < group_.calls_.size(); i++)
+            if (group_.calls_[i].message) note(i, finish_message(group_.calls_[i]));
+        return error_ ? Done(*error_) : Done();
+    }
+
+private:
+    static bool blocks(const GroupedCall &call) {
+        return !call.stream || call.stream == QCCL_STREAM_SYNC;
+    }
+    Comm &comm_of(const GroupedCall &call) const { return comms_.at(call.handle).comm(); }
+
+    void note(size_t i, const Done &done) {
+        if (!done && !error_) error_ = of_call(i + 1, group_.calls_[i].collective, done.error());
+    }
+
+    Done enter() {
+        for (const GroupedCall &call : group_.calls_) {
+            if (comms_.contains(call.handle)) continue;
+            QCCL_TRY(EnteredComm entered, EnteredComm::enter(call.handle));
+            comms_.emplace(call.handle, std::move(entered));
+        }
+        return {};
+    }
+
+    // All ranks make their channels in the order of their peers, so that no ranks wait for each
+    // other in a circle. Communicators do not wait for each other: their ranks may be in this
+    // thread.
+    Done open_channels() {
+        std::map<qcclComm_t, std::map<int, size_t>> peers; // with the first call for each
+        for (size_t i = 0; i < group_.calls_.size(); i++)
+            if (const GroupedCall &call = group_.calls_[i]; call.message)
+                peers[call.handle].emplace(call.message->peer, i);
+        std::vector<std::future<Done>> others;
+        Done first;
+        for (auto comm = peers.begin(); comm != peers.end(); ++comm) {
+            const auto open = [this, &calls = comm->second] { return open_channels(calls); };
+            if (std::next(comm) == peers.end())
+                first = open();
+            else
+                others.push_back(std::async(std::launch::async, open));
+        }
+        for (auto &other : others) {
+            const Done done = other.get();
+            if (!done && first) first = done.error();
+        }
+        return first;
+    }
+
+    Done open_channels(const std::map<int, size_t> &calls) {
+        return exception_boundary([&]() -> Done {
+            for (const auto &[peer, i] : calls) {
+                const GroupedCall &call = group_.calls_[i];
+                if (const auto made = channel_of(comm_of(call), *call.message); !made)
+                    return of_call(i + 1, call.collective, made.error());
+            }
+            return {};
+        });
+    }
+
+    // Messages of one channel follow one another on its stream.
+    Done enqueue_message(const GroupedCall &call) {
+        Comm &comm = comm_of(call);
+        QCCL_TRY(const PairChannel channel, channel_of(comm, *call.message));
+        CallArguments given = arguments_of(channel, *call.message);
+        given.stream = nullptr;
+        QCCL_TRY(ReadyCall ready, make_ready(*channel.comm, given));
+        QCCL_TRY(StreamRef own, channel.stream->get());
+        if (comm.parts().device.gpu) {
+            own->enqueue({.run = [made = channel.comm, ready = std::move(ready)] {
+                return made->run(ready.program, ready.request, {});
+            }});
+            return {};
+        }
+        QCCL_TRY(const StreamRef callers, take_stream(call.stream));
+        const StreamEvent begin, end;
+        if (callers) {
+            callers->enqueue({.run = begin.set()});
+            own->enqueue({.run = begin.wait()});
+        }
+        CallStream stream;
+        QCCL_TRY(stream.host, channel.stream->get());
+        const Done enqueued = channel.comm->run(ready.program, ready.request, stream);
+        if (callers) {
+            own->enqueue({.run = end.set()});
+            waits_.push_back({call.stream, end, &comm, channel.comm, *call.message});
+        }
+        return settled(comm, *call.message, enqueued);
+    }
+
+    // The calls of one communicator follow one another. Those of other communicators go on at the
+    // same time, because one thread may have the ranks of several that wait for each other.
+    void run_collectives() {
+        std::map<qcclComm_t, std::vector<size_t>> blocking;
+        for (size_t i = 0; i < group_.calls_.size(); i++) {
+            const GroupedCall &call = group_.calls_[i];
+            if (call.message) continue;
+            if (blocks(call) && !comm_of(call).parts().device.gpu)
+                blocking[call.handle].push_back(i);
+            else
+                note(i, run_one(call));
+        }
+        // The caller's streams wait for the messages after all of them have begun.
+        for (WaitForMessage &each : waits_) {
+            const auto callers = take_stream(each.stream);
+            if (!callers) continue; // the caller has destroyed it
+            (*callers)->enqueue({.run = [each]() -> Done {
+                QCCL_TRY(each.end.wait()());
+                if (const auto failure = each.channel->failure())
+                    return settled(*each.comm, each.message, failure->error);
+                return {};
+            }});
+        }
+        std::vector<std::pair<std::future<std::vector<Done>>, std::vector<size_t>>> others;
+        for (auto lane = blocking.begin(); lane != blocking.end(); ++lane) {
+            if (std::next(lane) == blocking.end()) continue;
+            others.emplace_back(std::async(std::launch::async,
+                                           [this, &lane = *lane] { return run_lane(lane.second); }),
+                                lane->second);
+        }
+        if (!blocking.empty()) {
+            const auto &[handle, last] = *blocking.rbegin();
+            const std::vector<Done> done = run_lane(last);
+            for (size_t k = 0; k < done.size(); k++) note(last[k], done[k]);
+        }
+        for (auto &[results, calls] : others) {
+            const std::vector<Done> done = results.get();
+            for (size_t k = 0; k < done.size(); k++) note(calls[k], done[k]);
+        }
+    }
+
+    std::vector<Done> run_lane(const std::vector<size_t> &calls) {
+        std::vector<Done> results;
+        for (const size_t i : calls) {
+            results.push_back(run_one(group_.calls_[i]));
+            if (!results.back()) break;
+        }
+        return results;
+    }
+
+    Done run_one(const GroupedCall &call) {
+        Comm &comm = comm_of(call);
+        const Done done = exception_boundary([&]() -> Done {
+            QCCL_TRY(const CallStream stream, take_call_stream(comm, call.stream));
+            return comm.run(call.ready.program, call.ready.request, stream);
+        });
+        if (!done && !is_refusal(done.error())) return comm.abandon(call.collective, done.error());
+        return done;
+    }
+
+    Done finish_message(const GroupedCall &call) {
+        if (!blocks(call)) return {};
+        Comm &comm = comm_of(call);
+        QCCL_TRY(const PairChannel channel, channel_of(comm, *call.message));
+        QCCL_TRY(const StreamRef own, channel.stream->get());
+        return settled(comm, *call.message, own->synchronize());
+    }
+
+    struct WaitForMessage {
+        qcclStream_t stream;
+        StreamEvent end;
+        Comm *comm;
+        std::shared_ptr<Comm> channel;
+        MessageArguments message;
+    };
+
+    CallGroup &group_;
+    std::map<qcclComm_t, EnteredComm> comms_;
+    std::vector<WaitForMessage> waits_;
+    std::optional<Error> error_;
+};
+
+Done CallGroup::run() {
+    if (refused_) return *refused_;
+    if (calls_.empty()) return {};
+    return exception_boundary([&] { return GroupRun(*this).run(); });
+}
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclGroupStart(void) {
+    return guarded([]() -> Done {
+        CallGroup::open();
+        return {};
+    });
+}
+QCCL_TWIN(qcclGroupStart);
+
+qcclResult_t qcclGroupEnd(void) {
+    return guarded([] { return CallGroup::close(); });
+}
+QCCL_TWIN(qcclGroupEnd);

@@ -1,0 +1,70 @@
+// Calls that are collected and then made together, so that none of them waits for another one's
+// turn: those between qcclGroupStart and qcclGroupEnd, and the two halves of a qcclSendRecv.
+// Collectives of one communicator keep their order, and so do the messages of two ranks in one
+// direction; all else goes on at the same time. A group belongs to one thread. run() blocks until
+// the calls without a stream are done, and until channels exist for all messages.
+#pragma once
+
+#include "api/collective_call.hpp"
+#include "api/entry.hpp"
+#include "comm/comm.hpp"
+#include "comm/pair_channels.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+// One end of a message, as C passes it.
+struct MessageArguments {
+    const char *peer_name = "peer"; // as the header calls it
+    const char *count_name = "count";
+    Buffer buffer{};
+    size_t count = 0;
+    int peer = 0;
+    bool sends = false;
+    qcclDataType_t type = qcclFloat32;
+    qcclStream_t stream = nullptr;
+    const qcclCollConfig_t *config = nullptr;
+};
+
+// Checks what can be checked without the channel, so that a wrong call does not wait for the peer.
+// Returns the buffer with its bytes.
+Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
+// The same for a peer that has to be another rank.
+Done check_message_to_other(const Comm &comm, const MessageArguments &given);
+// Moves one message. An error that is no refusal has failed the communicator.
+Done move_message(Comm &comm, const MessageArguments &given);
+
+class CallGroup {
+public:
+    // Returns the group that this thread has open, or null.
+    static CallGroup *current();
+    // Groups may be nested; the outermost end makes the calls.
+    static void open();
+    static Done close();
+
+    // Check the arguments and keep the call. After an error the group makes no call.
+    Done add(qcclComm_t handle, const CallArguments &given);
+    Done add(qcclComm_t handle, const MessageArguments &given);
+    // Returns the error of the first call that failed; its sentence names the call.
+    Done run();
+
+private:
+    struct GroupedCall {
+        qcclComm_t handle = nullptr;
+        Collective collective = Collective::send;
+        qcclStream_t stream = nullptr;
+        ReadyCall ready{};                         // of a collective
+        std::optional<MessageArguments> message{}; // its config lives until the group ends
+    };
+    class GroupRun;
+
+    Done keep(Done checked, GroupedCall call);
+
+    std::vector<GroupedCall> calls_;
+    std::optional<Error> refused_;
+    uint32_t depth_ = 0;
+};
+
+} // namespace qccl

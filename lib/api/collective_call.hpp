@@ -1,0 +1,45 @@
+// The way from the arguments of a collective call to its program. The C functions of collectives
+// and of prepared calls use it, on the thread that is inside the communicator. run_call blocks as
+// the call does; nothing else here waits for other ranks.
+#pragma once
+
+#include "api/entry.hpp"
+#include "base/result.hpp"
+#include "base/types.hpp"
+#include "comm/comm.hpp"
+
+#include <qccl/qccl.h>
+
+namespace qccl {
+
+// The arguments of a call as C passes them.
+struct CallArguments {
+    Collective collective;
+    const void *send = nullptr;
+    void *recv = nullptr;
+    const char *count_name = "count"; // as the header calls it
+    size_t count = 0;
+    qcclDataType_t type = qcclFloat32;
+    qcclRedOp_t op = qcclSum;
+    int root = 0;
+    qcclStream_t stream = nullptr;
+    const qcclCollConfig_t *config = nullptr;
+};
+
+// A call whose arguments are right.
+struct ReadyCall {
+    ProgramKey key;
+    ProgramRef program;
+    Request request;
+};
+
+// Finds where calls with this `stream` run. The error (invalid_argument, invalid_usage) names it.
+Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream);
+// Checks all arguments but the stream. The errors are those of the C functions; none fails the
+// communicator unless it is no refusal.
+Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given);
+// Runs the call, or enqueues it. Calls that repeat an earlier one skip the checks of all arguments
+// but the buffers and the stream.
+Done run_call(Comm &comm, const CallArguments &given);
+
+} // namespace qccl

@@ -1,0 +1,142 @@
+// The C functions that send and receive. They run on the channel of the two ranks; an error of the
+// channel that is no refusal fails the communicator.
+#include "api/call_group.hpp"
+#include "api/entry.hpp"
+#include "comm/boundary.hpp"
+#include "comm/streams.hpp"
+
+#include <cinttypes>
+#include <cstring>
+
+namespace qccl {
+
+namespace {
+
+// Within a group the call is only kept.
+qcclResult_t move_or_keep(qcclComm_t handle, const MessageArguments &given) noexcept {
+    if (CallGroup *const group = CallGroup::current())
+        return guarded([&] { return group->add(handle, given); });
+    return inside(handle, [&](Comm &comm) -> Done {
+        return exception_boundary([&] { return move_message(comm, given); });
+    });
+}
+
+// ---- Both at once
+
+// On a host stream the copy waits for its turn.
+Done copy_within(const Comm &comm, const Buffer &send, const Buffer &recv, qcclStream_t stream) {
+    if (send.bytes != recv.bytes)
+        return invalid_argument(
+            "recv_count is not send_count, but dest and source are rank %" PRIu32 " itself",
+            comm.rank());
+    if (comm.parts().device.gpu)
+        return invalid_argument("dest and source are rank %" PRIu32 " itself, whose memory is of "
+                                "%s; the device's own copy moves values within a rank",
+                                comm.rank(), comm.parts().device.gpu->traits().name.c_str());
+    QCCL_TRY(const StreamRef callers, take_stream(stream));
+    const auto copy = [=]() -> Done {
+        if (send.bytes != 0) std::memcpy(const_cast<void *>(recv.start), send.start, send.bytes);
+        return {};
+    };
+    if (!callers) return copy();
+    callers->enqueue({.run = copy});
+    return {};
+}
+
+// Returns whether the rank sends to itself; then the copy has been made.
+Result<bool> check_both(const Comm &comm, const MessageArguments &to,
+                        const MessageArguments &from) {
+    QCCL_TRY(const Buffer send, check_message(comm, to));
+    QCCL_TRY(const Buffer recv, check_message(comm, from));
+    QCCL_TRY(check_apart(send, recv));
+    const bool is_self = static_cast<uint32_t>(to.peer) == comm.rank();
+    if (is_self != (static_cast<uint32_t>(from.peer) == comm.rank()))
+        return invalid_argument("dest is %d and source is %d, but if one is this rank, both are",
+                                to.peer, from.peer);
+    if (is_self) QCCL_TRY(copy_within(comm, send, recv, to.stream));
+    return is_self;
+}
+
+} // namespace
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclSendConfig(const void *send, size_t count, qcclDataType_t type, int peer,
+                            qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config) {
+    return move_or_keep(comm, {.buffer = {"send", send, 0},
+                               .count = count,
+                               .peer = peer,
+                               .sends = true,
+                               .type = type,
+                               .stream = stream,
+                               .config = config});
+}
+QCCL_TWIN(qcclSendConfig);
+
+qcclResult_t qcclSend(const void *send, size_t count, qcclDataType_t type, int peer,
+                      qcclComm_t comm, qcclStream_t stream) {
+    return pqcclSendConfig(send, count, type, peer, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclSend);
+
+qcclResult_t qcclRecvConfig(void *recv, size_t count, qcclDataType_t type, int peer,
+                            qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config) {
+    return move_or_keep(comm, {.buffer = {"recv", recv, 0},
+                               .count = count,
+                               .peer = peer,
+                               .type = type,
+                               .stream = stream,
+                               .config = config});
+}
+QCCL_TWIN(qcclRecvConfig);
+
+qcclResult_t qcclRecv(void *recv, size_t count, qcclDataType_t type, int peer, qcclComm_t comm,
+                      qcclStream_t stream) {
+    return pqcclRecvConfig(recv, count, type, peer, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclRecv);
+
+qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, void *recv,
+                                size_t recv_count, int source, qcclDataType_t type, qcclComm_t comm,
+                                qcclStream_t stream, const qcclCollConfig_t *config) {
+    return guarded([&]() -> Done {
+        const MessageArguments to{.peer_name = "dest",
+                                  .count_name = "send_count",
+                                  .buffer = {"send", send, 0},
+                                  .count = send_count,
+                                  .peer = dest,
+                                  .sends = true,
+                                  .type = type,
+                                  .stream = stream,
+                                  .config = config};
+        const MessageArguments from{.peer_name = "source",
+                                    .count_name = "recv_count",
+                                    .buffer = {"recv", recv, 0},
+                                    .count = recv_count,
+                                    .peer = source,
+                                    .type = type,
+                                    .stream = stream,
+                                    .config = config};
+        {
+            QCCL_TRY(const CommRef found, take_comm(comm));
+            QCCL_TRY(const bool is_done, check_both(*found, to, from));
+            if (is_done) return {};
+        }
+        CallGroup alone;
+        CallGroup &group = CallGroup::current() ? *CallGroup::current() : alone;
+        QCCL_TRY(group.add(comm, to));
+        QCCL_TRY(group.add(comm, from));
+        return &group == &alone ? alone.run() : Done();
+    });
+}
+QCCL_TWIN(qcclSendRecvConfig);
+
+qcclResult_t qcclSendRecv(const void *send, size_t send_count, int dest, void *recv,
+                          size_t recv_count, int source, qcclDataType_t type, qcclComm_t comm,
+                          qcclStream_t stream) {
+    return pqcclSendRecvConfig(send, send_count, dest, recv, recv_count, source, type, comm, stream,
+                               nullptr);
+}
+QCCL_TWIN(qcclSendRecv);

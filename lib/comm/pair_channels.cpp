@@ -1,0 +1,137 @@
+// Makes the two communicators of a pair of ranks, the one of the lower rank first, and applies what
+// happens to a communicator to all of its channels.
+#include "comm/pair_channels.hpp"
+
+#include "comm/creation.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace qccl {
+
+// A channel carries one message at a time, and many ranks may have many channels.
+static constexpr uint64_t most_arena_bytes = uint64_t{1} << 20;
+
+// Topics of the survivor exchange: splits and shrinks use small numbers.
+static constexpr uint64_t first_topic = uint64_t{1} << 62;
+
+void PairChannels::Watch::call(void *context) {
+    const auto *const watch = static_cast<const Watch *>(context);
+    Comm *const channel = watch->channel.load(std::memory_order_acquire);
+    if (channel)
+        if (const auto failure = watch->parent.failure()) channel->fail(failure->error);
+    if (watch->idle.function) watch->idle.function(watch->idle.context);
+}
+
+Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends) {
+    auto found = pairs_.find(peer);
+    if (found == pairs_.end()) {
+        QCCL_TRY(ChannelPair pair, create(peer));
+        const std::lock_guard lock(mutex_);
+        found = pairs_.emplace(peer, std::move(pair)).first;
+    }
+    const bool is_lower = comm_.rank() < peer;
+    const bool goes_up = is_lower == sends;
+    const ChannelPair &pair = found->second;
+    return goes_up ? PairChannel{pair.up, 0, pair.up_stream.get()}
+                   : PairChannel{pair.down, 1, pair.down_stream.get()};
+}
+
+Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer) {
+    const qcclIdle_t idle = comm_.parts().comm_config.idle;
+    ChannelPair pair{.up = nullptr,
+                     .down = nullptr,
+                     .up_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
+                     .down_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
+                     .up_stream = std::make_unique<ChannelStream>(),
+                     .down_stream = std::make_unique<ChannelStream>()};
+    QCCL_TRY(pair.up, create_one(peer, true, *pair.up_watch));
+    QCCL_TRY(pair.down, create_one(peer, false, *pair.down_watch));
+    return pair;
+}
+
+Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_up, Watch &watch) {
+    const CommParts &parts = comm_.parts();
+    const uint32_t lower = std::min(comm_.rank(), peer), upper = std::max(comm_.rank(), peer);
+    CommConfig comm_config = parts.comm_config;
+    comm_config.name += (comm_config.name.empty() ? "ranks " : ", ranks ") +
+                        std::to_string(goes_up ? lower : upper) + " to " +
+                        std::to_string(goes_up ? upper : lower);
+    comm_config.codec.reset();
+    comm_config.algorithm = {};
+    comm_config.idle.function = Watch::call;
+    comm_config.idle.context = &watch;
+    MemberGroup group{
+        .topic = first_topic + (uint64_t{lower} * comm_.size() + upper) * 2 + (goes_up ? 0 : 1),
+        .members = {lower, upper},
+        .timeout = parts.timeout,
+        .what = "qcclSend or qcclRecv",
+        .is_called_off = [this] { return comm_.is_closed() || comm_.failure().has_value(); }};
+    QCCL_TRY(auto made, create_child(comm_, group, comm_config, "pair", most_arena_bytes));
+    watch.channel.store(made.get(), std::memory_order_release);
+    // After this call the peer has read all that this rank has published for the creation, so that
+    // this rank may publish something else.
+    uint32_t mine = comm_.rank(), both[2] = {};
+    QCCL_TRY(outcome(made->gather(comm_split, &mine, both, sizeof mine, parts.timeout)));
+    return made;
+}
+
+std::vector<std::shared_ptr<Comm>> PairChannels::all() const {
+    std::vector<std::shared_ptr<Comm>> found;
+    const std::lock_guard lock(mutex_);
+    for (const auto &[peer, pair] : pairs_) found.insert(found.end(), {pair.up, pair.down});
+    return found;
+}
+
+// Returns the first error of any channel.
+template <class Visitor> Done PairChannels::each(Visitor visit) const {
+    Done first;
+    for (const auto &channel : all()) {
+        const Done done = visit(*channel);
+        if (!done && first) first = done.error();
+    }
+    return first;
+}
+
+void PairChannels::give_up() {
+    const Error over = Error::make(Code::revoked, "the communicator of this channel has failed");
+    (void)each([&](Comm &channel) -> Done {
+        channel.fail(over);
+        return {};
+    });
+}
+
+// In the order of peers: two ranks could wait for each other only if each had the other's channel
+// behind one that waits, and the lowest such pair cannot.
+Done PairChannels::finalize() {
+    return each([](Comm &channel) { return channel.finalize(); });
+}
+
+Done PairChannels::conclude() {
+    return each([](Comm &channel) { return channel.conclude(); });
+}
+
+bool PairChannels::is_busy() const {
+    return !each([](Comm &channel) -> Done {
+        if (channel.is_busy()) return Error::make(Code::in_progress, "busy");
+        return {};
+    });
+}
+
+Counts PairChannels::counts() const {
+    Counts sum;
+    for (const auto &channel : all()) sum += channel->counts();
+    return sum;
+}
+
+void PairChannels::close() {
+    (void)each([](Comm &channel) -> Done {
+        channel.close();
+        return {};
+    });
+}
+
+} // namespace qccl

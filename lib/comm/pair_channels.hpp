@@ -1,0 +1,74 @@
+// The channels by which two ranks of a communicator send and receive. A channel is a communicator
+// of these two ranks, made by create_child when they first send or receive between them: one for
+// each direction, so that what a rank sends does not wait for what it receives. A failure of a
+// channel fails the communicator, and a failure of the communicator ends the channel's waits. Only
+// the thread that is inside the communicator may use the channels; is_busy, counts and close may be
+// called by any thread.
+#pragma once
+
+#include "base/result.hpp"
+#include "comm/comm.hpp"
+#include "comm/comm_config.hpp"
+#include "comm/streams.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace qccl {
+
+// A communicator of two ranks in which `root` sends.
+struct PairChannel {
+    std::shared_ptr<Comm> comm;
+    uint32_t root = 0;
+    ChannelStream *stream = nullptr; // for messages that must not wait for one another
+};
+
+class PairChannels {
+public:
+    explicit PairChannels(Comm &comm) : comm_(comm) {}
+    PairChannels(const PairChannels &) = delete;
+
+    // Return the channel on which this rank sends to another one, or receives from it. The first
+    // call for a peer blocks until the peer makes one, too.
+    Result<PairChannel> to(uint32_t peer) { return channel(peer, true); }
+    Result<PairChannel> from(uint32_t peer) { return channel(peer, false); }
+    // Ends what the channels do, because the communicator has failed.
+    void give_up();
+    // As the functions of Comm with these names, for all channels.
+    Done finalize();
+    Done conclude();
+    bool is_busy() const;
+    Counts counts() const;
+    void close();
+
+private:
+    // What a channel's waits call: it looks for the failure of the communicator.
+    struct Watch {
+        Comm &parent;
+        qcclIdle_t idle;
+        std::atomic<Comm *> channel{nullptr};
+
+        static void call(void *context);
+    };
+    struct ChannelPair {
+        std::shared_ptr<Comm> up, down; // the lower rank sends in `up`
+        std::unique_ptr<Watch> up_watch, down_watch;
+        std::unique_ptr<ChannelStream> up_stream, down_stream;
+    };
+
+    Result<PairChannel> channel(uint32_t peer, bool sends);
+    Result<ChannelPair> create(uint32_t peer);
+    Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Watch &watch);
+    std::vector<std::shared_ptr<Comm>> all() const;
+    template <class Visitor> Done each(Visitor visit) const;
+
+    Comm &comm_;
+    mutable std::mutex mutex_;              // protects the map, not the channels
+    std::map<uint32_t, ChannelPair> pairs_; // by peer
+};
+
+} // namespace qccl

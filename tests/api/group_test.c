@@ -1,0 +1,219 @@
+/* Tests groups: messages in any order of posting, calls on several communicators of one thread,
+ * collectives beside messages, streams, and what is refused or fails. */
+#include "tests/api/api_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { size = 4, large = 300001, small = 100 };
+
+static float value(int from, int to, size_t i)
+{
+    return (float)((from * 8 + to) * 1000) + (float)(i % 997);
+}
+
+typedef struct {
+    size_t count;
+    qcclStream_t stream;
+    float *send[size], *recv[size]; /* by peer */
+} letters_t;
+
+static letters_t *new_letters(int rank, size_t count)
+{
+    letters_t *letters = calloc(1, sizeof *letters);
+    int peer;
+    size_t i;
+    letters->count = count;
+    for (peer = 0; peer < size; peer++) {
+        letters->send[peer] = malloc(count * sizeof(float));
+        letters->recv[peer] = calloc(count, sizeof(float));
+        for (i = 0; i < count; i++) letters->send[peer][i] = value(rank, peer, i);
+    }
+    return letters;
+}
+
+/* Frees them, and returns whether all that other ranks have sent is there. */
+static int end_letters(letters_t *letters, int rank)
+{
+    int peer, is_right = 1;
+    size_t i;
+    for (peer = 0; peer < size; peer++) {
+        for (i = 0; i < letters->count && peer != rank; i++)
+            if (letters->recv[peer][i] != value(peer, rank, i)) is_right = 0;
+        free(letters->send[peer]);
+        free(letters->recv[peer]);
+    }
+    free(letters);
+    return is_right;
+}
+
+static qcclResult_t post(letters_t *letters, int rank, int sends, qcclComm_t comm)
+{
+    qcclResult_t result = qcclSuccess;
+    int peer;
+    for (peer = 0; peer < size && result == qcclSuccess; peer++) {
+        if (peer == rank) continue;
+        result = sends ? qcclSend(letters->send[peer], letters->count, qcclFloat32, peer, comm,
+                                  letters->stream)
+                       : qcclRecv(letters->recv[peer], letters->count, qcclFloat32, peer, comm,
+                                  letters->stream);
+    }
+    return result;
+}
+
+/* All ranks post all sends first, or all receives; half of them in the other order. */
+static qcclResult_t everyone_to_everyone(int rank, qcclComm_t comm, void *context)
+{
+    const int kind = *(const int *)context; /* bit 0: sends first; 1: ranks differ; 2: stream */
+    letters_t *letters = new_letters(rank, kind & 1 ? large : small);
+    const int sends_first = (kind & 1) ^ (kind & 2 ? rank & 1 : 0);
+    qcclResult_t result = kind & 4 ? qcclStreamCreate(&letters->stream) : qcclSuccess, ended;
+    qcclStream_t stream = letters->stream;
+    int round, is_right = 1;
+    for (round = 0; round < 3 && result == qcclSuccess; round++) {
+        int sum = 1;
+        result = qcclGroupStart();
+        if (result == qcclSuccess) result = post(letters, rank, sends_first, comm);
+        if (result == qcclSuccess)
+            result = qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, comm, NULL);
+        if (result == qcclSuccess) result = post(letters, rank, !sends_first, comm);
+        ended = qcclGroupEnd();
+        if (result == qcclSuccess) result = ended;
+        if (result == qcclSuccess && stream) result = qcclStreamSynchronize(stream);
+        if (result == qcclSuccess && sum != size) result = qcclInternalError;
+    }
+    qcclStreamDestroy(stream);
+    is_right = end_letters(letters, rank);
+    return result == qcclSuccess && !is_right ? qcclInternalError : result;
+}
+
+static void messages_come_in_any_order(void **state)
+{
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 8; kind++) {
+        world_t world = kind & 1 ? join_world(size, NULL) : make_world(size);
+        const outcome_t outcome = on_every_rank(&world, everyone_to_everyone, &kind);
+        assert_all_succeed(&outcome, size);
+        assert_works(&world);
+        end_world(&world);
+    }
+}
+
+/* One thread makes the calls of all ranks. */
+static void one_thread_serves_several_communicators(void **state)
+{
+    world_t world = make_world(size);
+    int sums[size], rank, round;
+    (void)state;
+    for (round = 0; round < 3; round++) {
+        assert_int_equal(qcclGroupStart(), qcclSuccess);
+        for (rank = 0; rank < size; rank++) {
+            sums[rank] = rank + round;
+            assert_int_equal(qcclAllReduce(&sums[rank], &sums[rank], 1, qcclInt32, qcclSum,
+                                           world.comms[rank], NULL),
+                             qcclSuccess);
+            assert_int_equal(qcclBarrier(world.comms[rank], NULL), qcclSuccess);
+        }
+        assert_int_equal(qcclGroupEnd(), qcclSuccess);
+        for (rank = 0; rank < size; rank++) assert_int_equal(sums[rank], 6 + size * round);
+    }
+    /* Messages between ranks of one thread, too: each rank sends to the next one. */
+    for (round = 0; round < 3; round++) {
+        int got[size] = {0};
+        assert_int_equal(qcclGroupStart(), qcclSuccess);
+        for (rank = 0; rank < size; rank++) {
+            sums[rank] = 10 * rank + round;
+            assert_int_equal(
+                qcclSend(&sums[rank], 1, qcclInt32, (rank + 1) % size, world.comms[rank], NULL),
+                qcclSuccess);
+            assert_int_equal(qcclRecv(&got[rank], 1, qcclInt32, (rank + size - 1) % size,
+                                      world.comms[rank], NULL),
+                             qcclSuccess);
+        }
+        assert_int_equal(qcclGroupEnd(), qcclSuccess);
+        for (rank = 0; rank < size; rank++)
+            assert_int_equal(got[rank], 10 * ((rank + size - 1) % size) + round);
+    }
+    end_world(&world);
+}
+
+static void refused(qcclResult_t result, qcclResult_t code, const char *part)
+{
+    assert_int_equal(result, code);
+    assert_says(qcclGetLastError(NULL), part);
+}
+
+static void wrong_groups_are_refused(void **state)
+{
+    world_t world = make_world(2);
+    qcclComm_t comm = world.comms[0];
+    float data[8] = {0};
+    (void)state;
+    refused(qcclGroupEnd(), qcclInvalidUsage, "has not called qcclGroupStart");
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclGroupEnd(), qcclSuccess);
+    refused(qcclGroupEnd(), qcclInvalidUsage, "has not called qcclGroupStart");
+
+    /* The second call is wrong, so that none is made: the others would wait for rank 1. */
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclAllReduce(data, data, 8, qcclFloat32, qcclSum, comm, NULL), qcclSuccess);
+    refused(qcclAllReduce(data, data, 8, 99, qcclSum, comm, NULL), qcclInvalidArgument,
+            "type is 99");
+    assert_int_equal(qcclBarrier(comm, NULL), qcclSuccess);
+    refused(qcclGroupEnd(), qcclInvalidArgument, "call 2 of the group (all_reduce): type is 99");
+
+    /* An inner end makes no call. */
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    refused(qcclSend(data, 8, qcclFloat32, 0, comm, NULL), qcclInvalidArgument, "this rank itself");
+    assert_int_equal(qcclGroupEnd(), qcclSuccess);
+    refused(qcclRecv(data, 8, qcclFloat32, 5, comm, NULL), qcclInvalidArgument, "peer is 5");
+    refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (send)");
+    assert_works(&world);
+
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    refused(qcclBarrier((qcclComm_t)data, NULL), qcclInvalidArgument, "comm");
+    refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (barrier)");
+    assert_works(&world);
+    end_world(&world);
+}
+
+static qcclResult_t on_a_failed_communicator(int rank, qcclComm_t comm, void *context)
+{
+    float data[8] = {0};
+    qcclResult_t result;
+    (void)context;
+    if (rank == 0) result = qcclCommRevoke(comm);
+    qcclGroupStart();
+    qcclAllReduce(data, data, 4, qcclFloat32, qcclSum, comm, NULL);
+    if (rank == 1) qcclSend(data + 4, 1, qcclFloat32, 0, comm, NULL);
+    if (rank == 0) qcclRecv(data + 4, 1, qcclFloat32, 1, comm, NULL);
+    result = qcclGroupEnd();
+    return result == qcclSuccess ? qcclInternalError : result;
+}
+
+static void a_failed_communicator_ends_the_group(void **state)
+{
+    world_t world = join_world(3, NULL);
+    const outcome_t outcome = on_every_rank(&world, on_a_failed_communicator, NULL);
+    int rank;
+    (void)state;
+    for (rank = 0; rank < 3; rank++) {
+        assert_int_equal(outcome.result[rank], qcclRevoked);
+        assert_says(outcome.sentence[rank], "of the group");
+    }
+    end_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_come_in_any_order),
+        cmocka_unit_test(one_thread_serves_several_communicators),
+        cmocka_unit_test(wrong_groups_are_refused),
+        cmocka_unit_test(a_failed_communicator_ends_the_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
