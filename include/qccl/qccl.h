@@ -994,7 +994,8 @@ QCCL_API qcclResult_t qcclCollStart(qcclColl_t coll);
  * coll: NULL does nothing.
  * Returns
  *   handle errors, resource errors
- * Threads: any. Does not block. */
+ *   qcclInvalidUsage     also while another thread is inside the call's communicator.
+ * Threads: one at a time in the call's communicator. Does not block. */
 QCCL_API qcclResult_t qcclCollFree(qcclColl_t coll);
 
 /* ---- Codecs ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "comm/boundary.hpp"
 #include "comm/handle_table.hpp"
 
+#include <atomic>
 #include <cinttypes>
 #include <memory>
 
@@ -21,7 +22,15 @@ struct PreparedCall {
     Request request;
 };
 
-using PreparedHandles = HandleTable<HandleRecord<const PreparedCall>>;
+// A start takes no reference to the call, because counting references costs a tenth of a small
+// call. It enters the communicator, whose handle the record keeps, and a call ends only inside its
+// communicator, or after the communicator has ended.
+struct PreparedRecord : HandleRecord<const PreparedCall> {
+    void open(uint32_t) { comm.store(object->comm, std::memory_order_relaxed); }
+
+    std::atomic<qcclComm_t> comm{nullptr};
+};
+using PreparedHandles = HandleTable<PreparedRecord>;
 
 constinit PreparedHandles prepared_handles{{.tag = 0x51C5,
                                             .argument = "coll",
@@ -51,6 +60,8 @@ Done prepare(Comm &comm, qcclComm_t handle, const CallArguments &given, qcclColl
 
 Done start(Comm &comm, const PreparedCall &call) {
     const Done done = exception_boundary([&]() -> Done {
+        const bool is_of_host = !comm.parts().device.gpu;
+        if (!call.stream && is_of_host) return comm.run(call.program, call.request, {});
         QCCL_TRY(const CallStream stream, take_call_stream(comm, call.stream));
         return comm.run(call.program, call.request, stream);
     });
@@ -85,9 +96,15 @@ qcclResult_t qcclCollCreate(qcclColl_t *coll_out, qcclCollective_t collective, c
 QCCL_TWIN(qcclCollCreate);
 
 qcclResult_t qcclCollStart(qcclColl_t coll) {
-    const auto call = prepared_handles.refer(coll);
-    if (!call) return report(call.error());
-    return inside((*call)->comm, [&](Comm &comm) { return start(comm, **call); });
+    const HandleId id = HandleId::of(coll);
+    const PreparedRecord *const record = prepared_handles.find(id);
+    if (!record || !record->life.is_alive(id.generation)) [[unlikely]]
+        return guarded([=] { return outcome(prepared_handles.refer(coll)); });
+    return inside(record->comm.load(std::memory_order_relaxed), [&](Comm &comm) -> Done {
+        if (!record->life.is_alive(id.generation)) [[unlikely]]
+            return outcome(prepared_handles.refer(coll));
+        return start(comm, *record->object);
+    });
 }
 QCCL_TWIN(qcclCollStart);
 
@@ -95,7 +112,15 @@ qcclResult_t qcclCollFree(qcclColl_t coll) {
     return guarded([=]() -> Done {
         if (!coll) return {};
         QCCL_TRY(auto call, prepared_handles.refer(coll));
-        return call.end();
+        const auto comm = take_comm(call->comm);
+        if (!comm) return call.end();
+        EntryGuard &guard = comm->record().entry_guard;
+        const auto answer = guard.enter(comm->generation());
+        if (answer == EntryGuard::Answer::closed) return call.end();
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(**comm, answer);
+        const Done done = call.end();
+        guard.leave();
+        return done;
     });
 }
 QCCL_TWIN(qcclCollFree);
