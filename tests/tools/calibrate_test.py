@@ -88,7 +88,8 @@ class Calibrate(unittest.TestCase):
                                              "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)], patience)
         self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
         for status, _, said in job(PERF, "calibrate", "--largest", "4M" if FULL else "64K", patience=300):
-            self.assertEqual((status, said), (0, ""))
+            # On a busy machine the other rank may take long to start.
+            self.assertEqual((status, re.sub(r"qccl-perf: waiting for rank .*\n", "", said)), (0, ""))
         (self.file,) = (self.folder / "qccl").iterdir()
         self.assertEqual(set(self.jobs()), {(2, 2)})
         rate = float(re.search(r"(?m)^far .*bytes_per_ns=(\S+)", self.file.read_text())[1])
