@@ -918,6 +918,11 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  *   group makes no call. Its buffers, and what its config names, must stay until the group's end.
  * - Collectives of one communicator keep their order, and so do the messages of two ranks in one
  *   direction. Everything else may happen in any order.
+ * - Small all-reduces that follow one another in a communicator are fused if its ranks are on
+ *   several hosts or share cores: they run as one call, with the same results, which statistics and
+ *   traces show as one. They are calls on memory of the host, without a codec and of at most 64
+ *   KiB, which have the same type, operation, stream, tag and timeout and use no buffer of one
+ *   another. All ranks put them into the same groups (qcclMismatch otherwise).
  * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
  *   communicators, for example.
  * - In a group, messages of a GPU's communicator need QCCL_STREAM_SYNC.

@@ -2,6 +2,7 @@
 // each sequence of messages to its channel's stream, and waits where the caller named no stream.
 #include "api/call_group.hpp"
 
+#include "api/call_fusion.hpp"
 #include "comm/boundary.hpp"
 
 #include <algorithm>
@@ -148,6 +149,13 @@ static Error of_call(size_t number, Collective collective, const Error &error) {
         .compared(error.expected, error.got);
 }
 
+static Error of_fused_calls(size_t first, size_t last, Collective collective, const Error &error) {
+    return Error::make(error.code, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
+                       qccl::name(collective), error.text)
+        .at_rank(error.rank)
+        .compared(error.expected, error.got);
+}
+
 Done CallGroup::keep(Done checked, GroupedCall call) {
     if (!checked && !refused_)
         refused_ = of_call(calls_.size() + 1, call.collective, checked.error());
@@ -160,7 +168,7 @@ Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
     const Done checked = exception_boundary([&]() -> Done {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(take_call_stream(entered.comm(), given.stream));
-        QCCL_TRY(call.ready, make_ready(entered.comm(), given));
+        QCCL_TRY(call.ready, find_ready(entered.comm(), given));
         return {};
     });
     return keep(checked, std::move(call));
@@ -176,7 +184,9 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
                                     given.stream);
         return check_message_to_other(*comm, given);
     });
-    return keep(checked, {.handle = handle, .stream = given.stream, .message = given});
+    return keep(checked, {.handle = handle,
+                          .stream = given.stream,
+                          .message = std::make_unique<const MessageArguments>(given)});
 }
 
 // ---- Running
@@ -220,7 +230,9 @@ public:
         run_collectives();
         for (size_t i = 0; i < group_.calls_.size(); i++)
             if (group_.calls_[i].message) note(i, finish_message(group_.calls_[i]));
-        return error_ ? Done(*error_) : Done();
+        if (error_) return *error_;
+        for (const auto &[handle, entered] : comms_) entered.comm().note_success();
+        return {};
     }
 
 private:
@@ -229,8 +241,16 @@ private:
     }
     Comm &comm_of(const GroupedCall &call) const { return comms_.at(call.handle).comm(); }
 
-    void note(size_t i, const Done &done) {
-        if (!done && !error_) error_ = of_call(i + 1, group_.calls_[i].collective, done.error());
+    void note(size_t i, const Done &done) { note(i, i, done); }
+    // Notes what became of one call, or of all from `first` to `last`, which were fused. The
+    // communicator can be asked for its error later; the group returns the first one.
+    void note(size_t first, size_t last, const Done &done) {
+        if (done) return;
+        const GroupedCall &call = group_.calls_[first];
+        comm_of(call).note(done.error());
+        if (error_) return;
+        error_ = first == last ? of_call(first + 1, call.collective, done.error())
+                               : of_fused_calls(first + 1, last + 1, call.collective, done.error());
     }
 
     Done enter() {
@@ -308,18 +328,35 @@ private:
     }
 
     // The calls of one communicator follow one another. Those of other communicators go on at the
-    // same time, because one thread may have the ranks of several that wait for each other.
+    // same time, because one thread may have the ranks of several that wait for each other. Calls
+    // that only enqueue, and those of GPUs, whose runtimes look at the thread, stay in this one.
     void run_collectives() {
-        std::map<qcclComm_t, std::vector<size_t>> blocking;
+        std::map<qcclComm_t, CallQueue> queues;
         for (size_t i = 0; i < group_.calls_.size(); i++) {
             const GroupedCall &call = group_.calls_[i];
             if (call.message) continue;
-            if (blocks(call) && !comm_of(call).parts().device.gpu)
-                blocking[call.handle].push_back(i);
-            else
-                note(i, run_one(call));
+            CallQueue &queue = queues[call.handle];
+            queue.calls.push_back(i);
+            queue.blocks |= blocks(call) && !comm_of(call).parts().device.gpu;
         }
-        // The caller's streams wait for the messages after all of them have begun.
+        std::vector<const CallQueue *> blocking;
+        for (auto &[handle, queue] : queues) {
+            if (queue.blocks)
+                blocking.push_back(&queue);
+            else
+                note(run_queue(queue));
+        }
+        std::vector<std::future<QueueResult>> others;
+        for (size_t i = 0; i + 1 < blocking.size(); i++)
+            others.push_back(std::async(std::launch::async,
+                                        [this, queue = blocking[i]] { return run_queue(*queue); }));
+        if (!blocking.empty()) note(run_queue(*blocking.back()));
+        for (auto &result : others) note(result.get());
+        let_streams_wait();
+    }
+
+    // The caller's streams wait for the messages after all of them have begun.
+    void let_streams_wait() {
         for (WaitForMessage &each : waits_) {
             const auto callers = take_stream(each.stream);
             if (!callers) continue; // the caller has destroyed it
@@ -330,40 +367,45 @@ private:
                 return {};
             }});
         }
-        std::vector<std::pair<std::future<std::vector<Done>>, std::vector<size_t>>> others;
-        for (auto lane = blocking.begin(); lane != blocking.end(); ++lane) {
-            if (std::next(lane) == blocking.end()) continue;
-            others.emplace_back(std::async(std::launch::async,
-                                           [this, &lane = *lane] { return run_lane(lane.second); }),
-                                lane->second);
-        }
-        if (!blocking.empty()) {
-            const auto &[handle, last] = *blocking.rbegin();
-            const std::vector<Done> done = run_lane(last);
-            for (size_t k = 0; k < done.size(); k++) note(last[k], done[k]);
-        }
-        for (auto &[results, calls] : others) {
-            const std::vector<Done> done = results.get();
-            for (size_t k = 0; k < done.size(); k++) note(calls[k], done[k]);
-        }
     }
 
-    std::vector<Done> run_lane(const std::vector<size_t> &calls) {
-        std::vector<Done> results;
-        for (const size_t i : calls) {
-            results.push_back(run_one(group_.calls_[i]));
-            if (!results.back()) break;
+    // The collectives of one communicator, by their index in the group.
+    struct CallQueue {
+        std::vector<size_t> calls;
+        bool blocks = false; // at least one call does
+    };
+    // What became of a queue: the error of the first call that failed, or of fused calls, with
+    // their indices in the group.
+    struct QueueResult {
+        size_t first = 0, last = 0;
+        Done done{};
+    };
+
+    void note(const QueueResult &result) { note(result.first, result.last, result.done); }
+
+    QueueResult run_queue(const CallQueue &queue) {
+        const auto call = [&](size_t i) -> const GroupedCall & {
+            return group_.calls_[queue.calls[i]];
+        };
+        for (size_t first = 0, next = 0; first < queue.calls.size(); first = next) {
+            FusedCalls fused(comm_of(call(first)), call(first).ready);
+            next = first + 1;
+            while (next < queue.calls.size() && call(next).stream == call(first).stream &&
+                   fused.join(call(next).ready))
+                next++;
+            if (const Done done = run(call(first), fused); !done)
+                return {queue.calls[first], queue.calls[next - 1], done};
         }
-        return results;
+        return {};
     }
 
-    Done run_one(const GroupedCall &call) {
-        Comm &comm = comm_of(call);
+    Done run(const GroupedCall &first, const FusedCalls &fused) {
+        Comm &comm = comm_of(first);
         const Done done = exception_boundary([&]() -> Done {
-            QCCL_TRY(const CallStream stream, take_call_stream(comm, call.stream));
-            return comm.run(call.ready.program, call.ready.request, stream);
+            QCCL_TRY(const CallStream stream, take_call_stream(comm, first.stream));
+            return fused.run(comm, stream);
         });
-        if (!done && !is_refusal(done.error())) return comm.abandon(call.collective, done.error());
+        if (!done && !is_refusal(done.error())) return comm.abandon(first.collective, done.error());
         return done;
     }
 

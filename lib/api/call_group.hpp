@@ -10,6 +10,7 @@
 #include "comm/comm.hpp"
 #include "comm/pair_channels.hpp"
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -55,8 +56,9 @@ private:
         qcclComm_t handle = nullptr;
         Collective collective = Collective::send;
         qcclStream_t stream = nullptr;
-        ReadyCall ready{};                         // of a collective
-        std::optional<MessageArguments> message{}; // its config lives until the group ends
+        ReadyCall ready{}; // of a collective
+        // Null: a collective. Its config lives until the group ends.
+        std::unique_ptr<const MessageArguments> message{};
     };
     class GroupRun;
 

@@ -223,19 +223,24 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
 }
 
 // A repeated call with the same arguments skips their checks, except those of the buffers.
-static Done run_again(Comm &comm, const CallArguments &given, const CachedCall &before,
-                      const KeyedCall &call, const CallStream &stream) {
+static Result<Request> request_again(const Comm &comm, const CallArguments &given,
+                                     const CachedCall &before, const KeyedCall &call) {
     QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
-    return comm.run(before.program,
-                    {.send = given.send,
-                     .recv = given.recv,
-                     .timeout = call.timeout,
-                     .noise_seed = before.key.codec.seed,
-                     .tag = call.tag},
-                    stream);
+    return Request{.send = given.send,
+                   .recv = given.recv,
+                   .timeout = call.timeout,
+                   .noise_seed = before.key.codec.seed,
+                   .tag = call.tag};
 }
 
-Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
+namespace {
+struct NewCall {
+    ProgramKey key;
+    ReadyCall ready;
+};
+} // namespace
+
+static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
@@ -245,17 +250,42 @@ Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
     comm.tell_choice(key, *program, names);
-    return ReadyCall{key, program, request};
+    return NewCall{key, {program, request}};
 }
 
+Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
+    QCCL_TRY(NewCall made, make_new(comm, given));
+    return std::move(made.ready);
+}
+
+static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &given,
+                                           const KeyedCall &call) {
+    QCCL_TRY(NewCall made, make_new(comm, given));
+    if (call.can_be_remembered) comm.memo().remember({call.call_key, made.key, made.ready.program});
+    return std::move(made.ready);
+}
+
+Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
+    const KeyedCall call = keyed(comm, given);
+    if (call.can_be_remembered)
+        if (const CachedCall *before = comm.memo().find(call.call_key)) {
+            QCCL_TRY(const Request request, request_again(comm, given, *before, call));
+            return ReadyCall{before->program, request};
+        }
+    return make_and_remember(comm, given, call);
+}
+
+// Does not call find_ready, which copies the program's reference: that takes a tenth of a small
+// call.
 Done run_call(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
     const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
-        if (const CachedCall *before = comm.memo().find(call.call_key))
-            return run_again(comm, given, *before, call, stream);
-    QCCL_TRY(const ReadyCall ready, make_ready(comm, given));
-    if (call.can_be_remembered) comm.memo().remember({call.call_key, ready.key, ready.program});
+        if (const CachedCall *before = comm.memo().find(call.call_key)) {
+            QCCL_TRY(const Request request, request_again(comm, given, *before, call));
+            return comm.run(before->program, request, stream);
+        }
+    QCCL_TRY(const ReadyCall ready, make_and_remember(comm, given, call));
     return comm.run(ready.program, ready.request, stream);
 }
 

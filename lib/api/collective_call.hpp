@@ -28,7 +28,6 @@ struct CallArguments {
 
 // A call whose arguments are right.
 struct ReadyCall {
-    ProgramKey key;
     ProgramRef program;
     Request request;
 };
@@ -38,6 +37,8 @@ Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream);
 // Checks all arguments but the stream. The errors are those of the C functions; none fails the
 // communicator unless it is no refusal.
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given);
+// The same for a call that may repeat an earlier one, whose program it then has.
+Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given);
 // Runs the call, or enqueues it. Calls that repeat an earlier one skip the checks of all arguments
 // but the buffers and the stream.
 Done run_call(Comm &comm, const CallArguments &given);

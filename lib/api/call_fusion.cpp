@@ -1,0 +1,188 @@
+// Decides which calls are fused, and makes the fused call: copies the inputs into one buffer, runs
+// an all-reduce there, and copies the results out.
+#include "api/call_fusion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace qccl {
+
+// A larger vector takes longer to copy than messages of its own take.
+static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
+static constexpr size_t most_bytes_together = size_t{64} << 20;
+
+namespace {
+
+// Algorithms that add the ranks' values in the same order, wherever in the vector the values are.
+// Any of them can run a fused call of the others. `large` is the one for large vectors.
+struct SameOrder {
+    std::array<std::string_view, 2> algorithms;
+    std::string_view large;
+
+    bool has(std::string_view algorithm) const {
+        return std::ranges::find(algorithms, algorithm) != algorithms.end();
+    }
+};
+
+constexpr SameOrder same_orders[] = {
+    {.algorithms = {"oneshot", "direct"}, .large = "direct"},
+    {.algorithms = {"doubling", "doubling"}, .large = "doubling"},
+};
+
+} // namespace
+
+static const SameOrder *order_of(const Program &program) {
+    for (const SameOrder &each : same_orders)
+        if (each.has(program.work.algorithm)) return &each;
+    return nullptr;
+}
+
+// Ranks that have cores of their own and share memory pass small vectors to each other as fast as
+// they would copy them.
+static bool pays(const Comm &comm) {
+    const CommParts &parts = comm.parts();
+    return parts.policy.hosts > 1 || parts.inputs.speeds.shares_cores();
+}
+
+static size_t bytes_of(const ReadyCall &call) {
+    const Work &work = call.program->work;
+    return work.count * type_bytes(work.type);
+}
+
+static bool can_be_fused(const ReadyCall &call) {
+    const Program &program = *call.program;
+    return program.work.collective == Collective::all_reduce && program.work.codec.is_lossless() &&
+           program.work.inner_codec.is_lossless() && !program.guard && order_of(program) &&
+           bytes_of(call) <= most_bytes_of_a_call;
+}
+
+FusedCalls::FusedCalls(const Comm &comm, const ReadyCall &first)
+    : calls_{&first}, count_(first.program->work.count) {
+    takes_others_ = !comm.parts().device.gpu && comm.size() > 1 && pays(comm) &&
+                    can_be_fused(first) && is_apart_from_others(first);
+}
+
+bool FusedCalls::is_apart_from_others(const ReadyCall &call) {
+    const size_t bytes = bytes_of(call);
+    if (bytes == 0) return true;
+    const auto send = reinterpret_cast<uintptr_t>(call.request.send);
+    const auto recv = reinterpret_cast<uintptr_t>(call.request.recv);
+    const auto is_free = [&](uintptr_t start) {
+        const auto after = buffers_.lower_bound(start);
+        if (after != buffers_.end() && after->first - start < bytes) return false;
+        return after == buffers_.begin() || std::prev(after)->second <= start;
+    };
+    if (!is_free(send) || !is_free(recv)) return false;
+    buffers_.emplace(send, send + bytes);
+    buffers_.emplace(recv, recv + bytes);
+    return true;
+}
+
+// Whether calls of two programs may become one call.
+static bool are_alike(const Program &first, const Program &next) {
+    return next.work.type == first.work.type && next.work.op == first.work.op &&
+           order_of(next) == order_of(first);
+}
+
+bool FusedCalls::join(const ReadyCall &next) {
+    if (!takes_others_) return false;
+    const ReadyCall &first = *calls_.front();
+    if (next.request.tag != first.request.tag || next.request.timeout != first.request.timeout)
+        return false;
+    // Most groups have many calls of one shape.
+    if (next.program != calls_.back()->program &&
+        !(can_be_fused(next) && are_alike(*first.program, *next.program)))
+        return false;
+    const Work &work = next.program->work;
+    const uint64_t count = count_ + work.count;
+    if (count * type_bytes(work.type) > most_bytes_together) return false;
+    if (!is_apart_from_others(next)) return false;
+    calls_.push_back(&next);
+    count_ = count;
+    return true;
+}
+
+// ---- The fused call
+
+static Result<ProgramRef> fused_program(Comm &comm, const ReadyCall &first, uint64_t count) {
+    const SameOrder &order = *order_of(*first.program);
+    const CallPolicy &policy = comm.parts().policy;
+    const Work &work = first.program->work;
+    ProgramKey key;
+    key.collective = work.collective;
+    key.type = work.type;
+    key.op = work.op;
+    key.count = count;
+    key.pieces = policy.choose_pieces(policy.traits(key.collective, key.type, key.op, count));
+    QCCL_TRY(ProgramRef planned, comm.program(key));
+    if (order.has(planned->work.algorithm)) return planned;
+    QCCL_TRY(key.algorithm, parse_algorithm(order.large));
+    return comm.program(key);
+}
+
+namespace {
+
+// Where a call's values are in the buffer of the fused call, and in the caller's memory.
+struct FusedPart {
+    size_t offset, bytes;
+    const void *send;
+    void *recv;
+};
+
+struct FusionBuffer {
+    explicit FusionBuffer(size_t bytes)
+        : values(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
+
+    void copy_in() const {
+        for (const FusedPart &each : parts)
+            std::memcpy(values.get() + each.offset, each.send, each.bytes);
+    }
+    void copy_out() const {
+        for (const FusedPart &each : parts)
+            std::memcpy(each.recv, values.get() + each.offset, each.bytes);
+    }
+
+    std::unique_ptr<std::byte[]> values;
+    std::vector<FusedPart> parts;
+};
+
+} // namespace
+
+Done FusedCalls::run(Comm &comm, const CallStream &stream) const {
+    const ReadyCall &first = *calls_.front();
+    if (calls_.size() == 1) return comm.run(first.program, first.request, stream);
+    QCCL_TRY(const ProgramRef program, fused_program(comm, first, count_));
+    const auto buffer =
+        std::make_shared<FusionBuffer>(count_ * type_bytes(first.program->work.type));
+    size_t offset = 0;
+    for (const ReadyCall *const each : calls_) {
+        const size_t bytes = bytes_of(*each);
+        // A call of no values may have no buffers.
+        if (bytes > 0)
+            buffer->parts.push_back({offset, bytes, each->request.send, each->request.recv});
+        offset += bytes;
+    }
+    Request request = first.request;
+    request.send = request.recv = buffer->values.get();
+    if (!stream.host) {
+        buffer->copy_in();
+        QCCL_TRY(comm.run(program, request, stream));
+        buffer->copy_out();
+        return {};
+    }
+    stream.host->enqueue({.run = [buffer]() -> Done {
+        buffer->copy_in();
+        return {};
+    }});
+    QCCL_TRY(comm.run(program, request, stream));
+    stream.host->enqueue({.run = [buffer]() -> Done {
+        buffer->copy_out();
+        return {};
+    }});
+    return {};
+}
+
+} // namespace qccl

@@ -1,0 +1,240 @@
+/* Tests that all-reduces of a group are fused, with the bits of calls of their own, and that calls
+ * which depend on one another still follow one another. The test runs on one core, because ranks
+ * of one host that have cores of their own fuse nothing. */
+#include "tests/api/api_kit.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { calls = 9 };
+
+static const size_t counts[calls] = {1, 1000, 0, 7, 4097, 64, 8192, 3, 129};
+static const size_t all_counts = 1 + 1000 + 7 + 4097 + 64 + 8192 + 3 + 129;
+
+static const struct {
+    qcclDataType_t type;
+    size_t bytes;
+} types[] = {{qcclInt8, 1},    {qcclUint8, 1},  {qcclInt32, 4},   {qcclUint32, 4},
+             {qcclInt64, 8},   {qcclUint64, 8}, {qcclFloat16, 2}, {qcclBfloat16, 2},
+             {qcclFloat32, 4}, {qcclFloat64, 8}};
+
+/* Random values. A zero in the exponent's highest bit keeps floats of all sizes finite. */
+static void fill(unsigned char *values, size_t count, size_t bytes, unsigned seed)
+{
+    size_t i;
+    for (i = 0; i < count * bytes; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (unsigned char)(seed >> 24);
+        if (i % bytes == bytes - 1) values[i] &= 0xBF;
+    }
+}
+
+static uint64_t calls_of(qcclComm_t comm)
+{
+    qcclCommStats_t stats;
+    memset(&stats, 0, sizeof stats);
+    stats.size = sizeof stats;
+    return qcclCommGetStats(comm, &stats) == qcclSuccess ? stats.calls : 0;
+}
+
+typedef struct {
+    size_t type;
+    qcclRedOp_t op;
+    int uses_stream, is_in_place;
+    const char *algorithm; /* of the calls one by one; the third of a group always names the ring */
+    uint64_t most_calls;   /* that the group may make */
+} fusion_t;
+
+static qcclResult_t reduce_all(const fusion_t *fusion, const unsigned char *send,
+                               unsigned char *recv, qcclComm_t comm, qcclStream_t stream)
+{
+    const size_t bytes = types[fusion->type].bytes;
+    qcclResult_t result = qcclSuccess;
+    size_t at = 0;
+    int i;
+    for (i = 0; i < calls && result == qcclSuccess; i++) {
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        const unsigned char *from = (fusion->is_in_place ? recv : send) + at;
+        config.algorithm = i == 4 ? "ring" : fusion->algorithm;
+        result = qcclAllReduceConfig(from, recv + at, counts[i], types[fusion->type].type,
+                                     fusion->op, comm, stream, &config);
+        at += counts[i] * bytes;
+    }
+    return result;
+}
+
+static qcclResult_t has_the_same_bits(int rank, qcclComm_t comm, void *context)
+{
+    const fusion_t *fusion = context;
+    const size_t bytes = types[fusion->type].bytes, all = all_counts * bytes;
+    unsigned char *send = malloc(all), *alone = malloc(all), *grouped = malloc(all);
+    qcclStream_t stream = NULL;
+    qcclResult_t result = fusion->uses_stream ? qcclStreamCreate(&stream) : qcclSuccess, ended;
+    uint64_t before;
+    fill(send, all_counts, bytes, (unsigned)rank + 1);
+    memcpy(alone, send, all);
+    memcpy(grouped, send, all);
+    if (result == qcclSuccess) result = reduce_all(fusion, send, alone, comm, NULL);
+    before = calls_of(comm);
+    if (result == qcclSuccess) result = qcclGroupStart();
+    if (result == qcclSuccess) {
+        result = reduce_all(fusion, send, grouped, comm, stream);
+        ended = qcclGroupEnd();
+        if (result == qcclSuccess) result = ended;
+    }
+    if (result == qcclSuccess && stream) result = qcclStreamSynchronize(stream);
+    if (result == qcclSuccess && memcmp(alone, grouped, all) != 0) result = qcclInternalError;
+    if (result == qcclSuccess && calls_of(comm) - before > fusion->most_calls)
+        result = qcclInternalError;
+    if (qcclStreamDestroy(stream) != qcclSuccess && result == qcclSuccess)
+        result = qcclInternalError;
+    free(send);
+    free(alone);
+    free(grouped);
+    return result;
+}
+
+static void fused_calls_have_the_bits_of_their_own(void **state)
+{
+    static const char *const algorithms[] = {"oneshot", "direct", "doubling"};
+    int size, algorithm;
+    (void)state;
+    for (size = 2; size <= 5; size++) {
+        world_t world = size % 2 ? join_world(size, NULL) : make_world(size);
+        for (algorithm = 0; algorithm < 3; algorithm++) {
+            fusion_t fusion = {.algorithm = algorithms[algorithm], .most_calls = 3};
+            for (fusion.type = 0; fusion.type < sizeof types / sizeof types[0]; fusion.type++)
+                for (fusion.op = qcclSum; fusion.op <= qcclAvg; fusion.op++) {
+                    outcome_t outcome;
+                    fusion.uses_stream = (fusion.op + algorithm) % 2;
+                    fusion.is_in_place = (int)(fusion.type + (size_t)algorithm) % 2;
+                    outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+                    assert_all_succeed(&outcome, size);
+                }
+        }
+        end_world(&world);
+    }
+}
+
+/* Algorithms whose order of adding depends on where a value is are not fused. */
+static void other_algorithms_are_not_fused(void **state)
+{
+    fusion_t fusion = {.type = 8, .op = qcclSum, .algorithm = "halving", .most_calls = calls};
+    world_t world = make_world(3);
+    outcome_t outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+    (void)state;
+    assert_all_succeed(&outcome, 3);
+    fusion.most_calls = calls - 1;
+    outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+    assert_int_equal(outcome.result[0], qcclInternalError);
+    end_world(&world);
+}
+
+/* Each call of the group reads what the one before has written. */
+static qcclResult_t follow_one_another(int rank, qcclComm_t comm, void *context)
+{
+    int values[4] = {rank == 0, 0, 0, 0}, i;
+    qcclResult_t result = qcclGroupStart(), ended;
+    (void)context;
+    for (i = 0; i < 3 && result == qcclSuccess; i++)
+        result = qcclAllReduce(&values[i], &values[i + 1], 1, qcclInt32, qcclSum, comm, NULL);
+    /* Writes into the middle of what others read. */
+    if (result == qcclSuccess)
+        result = qcclAllReduce(values, values, 4, qcclInt32, qcclMax, comm, NULL);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(values + 1, values + 1, 2, qcclInt32, qcclMax, comm, NULL);
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result != qcclSuccess) return result;
+    return values[0] == 1 && values[1] == 1 && values[2] == 3 && values[3] == 9 ? qcclSuccess
+                                                                                : qcclInternalError;
+}
+
+static void calls_that_depend_on_others_follow_them(void **state)
+{
+    world_t world = make_world(3);
+    const outcome_t outcome = on_every_rank(&world, follow_one_another, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, 3);
+    end_world(&world);
+}
+
+/* Which calls are on streams is each rank's own business, unless they are fused. */
+static qcclResult_t mix_streams(int rank, qcclComm_t comm, void *context)
+{
+    int sum = 1, all[4] = {0}, mine = rank + 1, i;
+    qcclStream_t stream = NULL;
+    qcclResult_t result = qcclStreamCreate(&stream), ended;
+    (void)context;
+    if (result == qcclSuccess) result = qcclGroupStart();
+    if (result != qcclSuccess) return result;
+    result = qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, comm, rank % 2 ? stream : NULL);
+    if (result == qcclSuccess)
+        result = qcclAllGather(&mine, all, 1, qcclInt32, comm, rank % 2 ? NULL : stream);
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result == qcclSuccess) result = qcclStreamSynchronize(stream);
+    qcclStreamDestroy(stream);
+    for (i = 0; i < 4 && result == qcclSuccess; i++)
+        if (sum != 4 || all[i] != i + 1) result = qcclInternalError;
+    return result;
+}
+
+static void calls_keep_their_order_across_streams(void **state)
+{
+    world_t world = make_world(4);
+    const outcome_t outcome = on_every_rank(&world, mix_streams, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, 4);
+    end_world(&world);
+}
+
+/* One rank makes a fused call, the other two calls. */
+static qcclResult_t group_on_one_rank(int rank, qcclComm_t comm, void *context)
+{
+    int values[2] = {rank, rank};
+    qcclResult_t result = qcclSuccess, ended = qcclSuccess;
+    (void)context;
+    if (rank == 0) result = qcclGroupStart();
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&values[0], &values[0], 1, qcclInt32, qcclSum, comm, NULL);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&values[1], &values[1], 1, qcclInt32, qcclSum, comm, NULL);
+    if (rank == 0) ended = qcclGroupEnd();
+    return result == qcclSuccess ? ended : result;
+}
+
+static void ranks_that_fuse_differently_are_told(void **state)
+{
+    world_t world = join_world(2, NULL);
+    const outcome_t outcome = on_every_rank(&world, group_on_one_rank, NULL);
+    int rank;
+    (void)state;
+    for (rank = 0; rank < 2; rank++) {
+        assert_int_equal(outcome.result[rank], qcclMismatch);
+        assert_says(outcome.sentence[rank], "count");
+    }
+    assert_says(outcome.sentence[0], "calls 1 to 2 of the group, fused (all_reduce)");
+    end_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fused_calls_have_the_bits_of_their_own),
+        cmocka_unit_test(other_algorithms_are_not_fused),
+        cmocka_unit_test(calls_that_depend_on_others_follow_them),
+        cmocka_unit_test(calls_keep_their_order_across_streams),
+        cmocka_unit_test(ranks_that_fuse_differently_are_told),
+    };
+    cpu_set_t allowed, one;
+    int cpu = 0;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    while (!CPU_ISSET(cpu, &allowed)) cpu++;
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
