@@ -97,8 +97,6 @@ Done move_message(Comm &comm, const MessageArguments &given) {
 
 // ---- The group of a thread
 
-namespace {
-
 // A communicator that this thread has entered.
 class EnteredComm {
 public:
@@ -119,8 +117,6 @@ private:
     explicit EnteredComm(CommRef comm) : comm_(std::move(comm)) {}
     CommRef comm_;
 };
-
-} // namespace
 
 static CallGroup *&current_group() {
     static constinit thread_local CallGroup *group = nullptr;
@@ -191,8 +187,6 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
 
 // ---- Running
 
-namespace {
-
 // Something that one stream has done and others wait for.
 class StreamEvent {
 public:
@@ -215,8 +209,6 @@ private:
     std::shared_ptr<std::promise<void>> set_;
     std::shared_future<void> done_;
 };
-
-} // namespace
 
 class CallGroup::GroupRun {
 public:
