@@ -283,7 +283,8 @@ typedef struct {
     int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
                              * 4 barrier, 5 qcclCommSplit, 6 qcclCommShrink, 7 reduce, 8 gather,
                              * 9 scatter, 10 all-to-all, 11 scan, 12 exscan, 13 send or
-                             * receive; -1 none */
+                             * receive; the v-forms of 14 all-gather, 15 reduce-scatter,
+                             * 16 gather, 17 scatter, 18 all-to-all; -1 none */
     uint64_t call;          /* number of the collective on the communicator, from 1; 0: none */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
     int64_t expected;       /* 0, as `got`, if nothing was compared */
@@ -851,6 +852,81 @@ QCCL_API qcclResult_t qcclAllToAll(const void *send, void *recv, size_t count, q
 QCCL_API qcclResult_t qcclAllToAllConfig(const void *send, void *recv, size_t count,
                                          qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
                                          const qcclCollConfig_t *config);
+
+/* V-forms: collectives whose parts have counts of their own, as in MPI_Allgatherv and its like.
+ * The rules of the collective hold for its v-form, besides these:
+ * - counts and displs are arrays with an entry for each rank, in elements. Part r has counts[r]
+ *   elements, and begins displs[r] elements behind the buffer's start. displs may be NULL: the
+ *   parts follow one another in rank order. The library reads both arrays only until the function
+ *   returns, also if the call runs in a stream or ends with a group.
+ * - A count may be 0. Parts of a receive buffer must not overlap; parts of a send buffer may.
+ *   Elements of a receive buffer that belong to no part stay as they are.
+ * - A codec with a guard is refused (qcclInvalidArgument).
+ * - In qcclAllGatherV and qcclReduceScatterV all ranks pass the same counts. Ranks that do not are
+ *   a qcclMismatch. The displacements are each rank's own.
+ * - In qcclGatherV, qcclScatterV and qcclAllToAllV a rank knows the counts of its own parts alone,
+ *   and each part goes straight from its sender to its receiver (algorithms direct, oneshot and,
+ *   for qcclAllToAllV, pairwise; other algorithms that the environment names are passed over). A
+ *   receiver that expects another count than the sender sends fails with qcclMismatch, and its
+ *   sentence has both ranks and both counts. No rank knows whether the others' parts are small, so
+ *   a codec's `min` does not count, and codecs and rules by size take each part for 2^20 elements.
+ * - They have no prepared form.
+ *
+ * qcclAllGatherV
+ *   send: counts[rank] elements. In place: send == recv + displs[rank] elements.
+ *   recv: parts from all ranks.
+ * qcclReduceScatterV
+ *   send: parts for all ranks.
+ *   recv: counts[rank] elements. In place: recv == send + displs[rank] elements.
+ * qcclGatherV
+ *   send: send_count elements. In place on the root: send == recv + displs[root] elements.
+ *   recv, counts, displs: parts from all ranks; read and written on the root only, and may be NULL
+ *     on other ranks. counts[root] is the root's send_count.
+ * qcclScatterV
+ *   send, counts, displs: parts for all ranks; read on the root only, and may be NULL on other
+ *     ranks. counts[root] is the root's recv_count.
+ *   recv: recv_count elements. In place on the root: recv == send + displs[root] elements.
+ * qcclAllToAllV
+ *   send: parts for all ranks. send_counts[r] is what rank r has as recv_counts[rank].
+ *   recv: parts from all ranks. In place: recv == send, with the same counts and displacements for
+ *     what is sent and what is received. The two buffers may also lie in one another's gaps. */
+QCCL_API qcclResult_t qcclAllGatherV(const void *send, void *recv, const size_t counts[],
+                                     const size_t displs[], qcclDataType_t type, qcclComm_t comm,
+                                     qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllGatherVConfig(const void *send, void *recv, const size_t counts[],
+                                           const size_t displs[], qcclDataType_t type,
+                                           qcclComm_t comm, qcclStream_t stream,
+                                           const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclReduceScatterV(const void *send, void *recv, const size_t counts[],
+                                         const size_t displs[], qcclDataType_t type, qcclRedOp_t op,
+                                         qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclReduceScatterVConfig(const void *send, void *recv, const size_t counts[],
+                                               const size_t displs[], qcclDataType_t type,
+                                               qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
+                                               const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclGatherV(const void *send, size_t send_count, void *recv,
+                                  const size_t counts[], const size_t displs[], qcclDataType_t type,
+                                  int root, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclGatherVConfig(const void *send, size_t send_count, void *recv,
+                                        const size_t counts[], const size_t displs[],
+                                        qcclDataType_t type, int root, qcclComm_t comm,
+                                        qcclStream_t stream, const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclScatterV(const void *send, const size_t counts[], const size_t displs[],
+                                   void *recv, size_t recv_count, qcclDataType_t type, int root,
+                                   qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclScatterVConfig(const void *send, const size_t counts[],
+                                         const size_t displs[], void *recv, size_t recv_count,
+                                         qcclDataType_t type, int root, qcclComm_t comm,
+                                         qcclStream_t stream, const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclAllToAllV(const void *send, const size_t send_counts[],
+                                    const size_t send_displs[], void *recv,
+                                    const size_t recv_counts[], const size_t recv_displs[],
+                                    qcclDataType_t type, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllToAllVConfig(const void *send, const size_t send_counts[],
+                                          const size_t send_displs[], void *recv,
+                                          const size_t recv_counts[], const size_t recv_displs[],
+                                          qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
+                                          const qcclCollConfig_t *config);
 
 /* Scan and exscan: combine the vectors element by element, for each rank those of the ranks up to
  * itself (scan) or before it (exscan). With a codec the ranks after a rank build on what that rank

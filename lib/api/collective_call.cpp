@@ -18,11 +18,28 @@ namespace {
 struct Buffers {
     Buffer send, recv;
     size_t send_meets = 0, recv_meets = 0;
+    const VFormParts *parts = nullptr; // of a v-form, and what its parts need
+    Team team{};
+    size_t value_bytes = 0;
 };
 
 } // namespace
 
+static Buffers buffers_of_parts(const CallArguments &given, const ProgramKey &key,
+                                const Team &team) {
+    const size_t bytes = type_bytes(key.type);
+    const VFormParts &parts = *key.v.parts;
+    return {.send = {"send", given.send, sent_end(parts, team) * bytes},
+            .recv = {"recv", given.recv, received_end(parts, team) * bytes},
+            .parts = &parts,
+            .team = team,
+            .value_bytes = bytes};
+}
+
 static Buffers buffers_of(const CallArguments &given, const ProgramKey &key, const Team &team) {
+    Team rooted = team;
+    rooted.root = key.root;
+    if (key.v.parts) return buffers_of_parts(given, key, rooted);
     const size_t block = given.count * type_bytes(key.type);
     const size_t whole = block * parts_of(key.collective, team.size);
     const CollectiveRow &row = row_of(key.collective);
@@ -30,8 +47,6 @@ static Buffers buffers_of(const CallArguments &given, const ProgramKey &key, con
                     {"recv", given.recv, row.scatters ? block : whole}};
     if (row.scatters) buffers.send_meets = team.rank * block;
     if (row.gathers) buffers.recv_meets = team.rank * block;
-    Team rooted = team;
-    rooted.root = key.root;
     if (!has_input(key.collective, rooted)) buffers.send.bytes = 0;
     if (!has_output(key.collective, rooted)) buffers.recv.bytes = 0;
     return buffers;
@@ -42,8 +57,11 @@ static Done check_buffers(const Buffers &buffers) {
     QCCL_TRY(check_pointer(buffers.recv));
     const bool is_in_place = reinterpret_cast<uintptr_t>(buffers.send.start) + buffers.send_meets ==
                              reinterpret_cast<uintptr_t>(buffers.recv.start) + buffers.recv_meets;
-    if (is_in_place) return {};
-    return check_apart(buffers.send, buffers.recv);
+    if (is_in_place && !buffers.parts) return {};
+    const Done apart = check_apart(buffers.send, buffers.recv);
+    if (apart || !buffers.parts) return apart;
+    return check_parts_apart(*buffers.parts, buffers.team, buffers.send, buffers.recv,
+                             buffers.value_bytes);
 }
 
 static Done check_root(int root, uint32_t size) {
@@ -53,9 +71,10 @@ static Done check_root(int root, uint32_t size) {
 }
 
 // Fills the part of the key that does not depend on configs and rules.
-static Result<ProgramKey> take_key(const CallArguments &given, uint32_t size) {
+static Result<ProgramKey> take_key(const CallArguments &given, const Team &caller) {
+    const uint32_t size = caller.size;
     ProgramKey key;
-    key.collective = given.collective;
+    key.collective = row_of(given.collective).v_form_of.value_or(given.collective);
     if (!row_of(given.collective).has_values) return key;
     QCCL_TRY(key.type, take_type(given.type));
     if (reduces(given.collective)) {
@@ -67,6 +86,15 @@ static Result<ProgramKey> take_key(const CallArguments &given, uint32_t size) {
     if (row_of(given.collective).has_root) {
         QCCL_TRY(check_root(given.root, size));
         key.root = static_cast<uint32_t>(given.root);
+    }
+    if (given.parts) {
+        Team team = caller;
+        team.root = key.root;
+        QCCL_TRY(key.v.parts, take_parts(given.collective, *given.parts, key.type, team));
+        const uint64_t total = key.v.parts->common_total();
+        key.count =
+            key.is_pairwise() ? ProgramKey::unknown_count : total / size + (total % size != 0);
+        return key;
     }
     QCCL_TRY(
         check_count(given.count_name, given.count, key.type, parts_of(given.collective, size)));
@@ -98,16 +126,21 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallT
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;
+    if (key.v.parts && key.codec.guard != 0)
+        return invalid_argument("codec is %s, but %s has no guards", spec(key.codec).c_str(),
+                                name(key.called()));
     return {};
 }
 
 static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
                              ProgramKey &key) {
     if (config.algorithm) {
-        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
+        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.called()));
         return {};
     }
     const AlgorithmChoice choice = comm.parts().policy.choose_algorithm(call);
+    // A rule for a collective may name an algorithm that does not have its v-form.
+    if (choice.algorithm && !choice.algorithm.has(key.called())) return {};
     comm.note(choice.rule);
     key.algorithm = choice.algorithm;
     return {};
@@ -242,7 +275,7 @@ struct NewCall {
 
 static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     Request request{.send = given.send, .recv = given.recv};
-    QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
+    QCCL_TRY(ProgramKey key, take_key(given, team_of(comm)));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
     CallNames names;
     QCCL_TRY(take_call_config(comm, given.config, key, request, names));
@@ -266,6 +299,7 @@ static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &give
 }
 
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
+    if (given.parts) return make_ready(comm, given);
     const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
         if (const CachedCall *before = comm.memo().find(call.call_key)) {
@@ -279,6 +313,10 @@ Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
 // call.
 Done run_call(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
+    if (given.parts) [[unlikely]] { // the memo has no place for their counts
+        QCCL_TRY(const ReadyCall ready, make_ready(comm, given));
+        return comm.run(ready.program, ready.request, stream);
+    }
     const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
         if (const CachedCall *before = comm.memo().find(call.call_key)) {

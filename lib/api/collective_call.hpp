@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/entry.hpp"
+#include "api/v_forms.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "comm/comm.hpp"
@@ -14,7 +15,7 @@ namespace qccl {
 
 // The arguments of a call as C passes them.
 struct CallArguments {
-    Collective collective;
+    Collective collective; // or the v-form
     const void *send = nullptr;
     void *recv = nullptr;
     const char *count_name = "count"; // as the header calls it
@@ -24,6 +25,7 @@ struct CallArguments {
     int root = 0;
     qcclStream_t stream = nullptr;
     const qcclCollConfig_t *config = nullptr;
+    const PartArguments *parts = nullptr; // of a v-form; null: it is none
 };
 
 // A call whose arguments are right.

@@ -225,6 +225,130 @@ qcclResult_t qcclExscan(const void *send, void *recv, size_t count, qcclDataType
 }
 QCCL_TWIN(qcclExscan);
 
+qcclResult_t qcclAllGatherVConfig(const void *send, void *recv, const size_t counts[],
+                                  const size_t displs[], qcclDataType_t type, qcclComm_t comm,
+                                  qcclStream_t stream, const qcclCollConfig_t *config) {
+    const PartArguments parts{.send = {}, .recv = {.counts = counts, .displs = displs}};
+    return collective(comm, {.collective = all_gather_v,
+                             .send = send,
+                             .recv = recv,
+                             .type = type,
+                             .stream = stream,
+                             .config = config,
+                             .parts = &parts});
+}
+QCCL_TWIN(qcclAllGatherVConfig);
+
+qcclResult_t qcclAllGatherV(const void *send, void *recv, const size_t counts[],
+                            const size_t displs[], qcclDataType_t type, qcclComm_t comm,
+                            qcclStream_t stream) {
+    return pqcclAllGatherVConfig(send, recv, counts, displs, type, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclAllGatherV);
+
+qcclResult_t qcclReduceScatterVConfig(const void *send, void *recv, const size_t counts[],
+                                      const size_t displs[], qcclDataType_t type, qcclRedOp_t op,
+                                      qcclComm_t comm, qcclStream_t stream,
+                                      const qcclCollConfig_t *config) {
+    const PartArguments parts{.send = {.counts = counts, .displs = displs}, .recv = {}};
+    return collective(comm, {.collective = reduce_scatter_v,
+                             .send = send,
+                             .recv = recv,
+                             .type = type,
+                             .op = op,
+                             .stream = stream,
+                             .config = config,
+                             .parts = &parts});
+}
+QCCL_TWIN(qcclReduceScatterVConfig);
+
+qcclResult_t qcclReduceScatterV(const void *send, void *recv, const size_t counts[],
+                                const size_t displs[], qcclDataType_t type, qcclRedOp_t op,
+                                qcclComm_t comm, qcclStream_t stream) {
+    return pqcclReduceScatterVConfig(send, recv, counts, displs, type, op, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclReduceScatterV);
+
+qcclResult_t qcclGatherVConfig(const void *send, size_t send_count, void *recv,
+                               const size_t counts[], const size_t displs[], qcclDataType_t type,
+                               int root, qcclComm_t comm, qcclStream_t stream,
+                               const qcclCollConfig_t *config) {
+    const PartArguments parts{.send = {.count_name = "send_count", .count = send_count},
+                              .recv = {.counts = counts, .displs = displs}};
+    return collective(comm, {.collective = gather_v,
+                             .send = send,
+                             .recv = recv,
+                             .type = type,
+                             .root = root,
+                             .stream = stream,
+                             .config = config,
+                             .parts = &parts});
+}
+QCCL_TWIN(qcclGatherVConfig);
+
+qcclResult_t qcclGatherV(const void *send, size_t send_count, void *recv, const size_t counts[],
+                         const size_t displs[], qcclDataType_t type, int root, qcclComm_t comm,
+                         qcclStream_t stream) {
+    return pqcclGatherVConfig(send, send_count, recv, counts, displs, type, root, comm, stream,
+                              nullptr);
+}
+QCCL_TWIN(qcclGatherV);
+
+qcclResult_t qcclScatterVConfig(const void *send, const size_t counts[], const size_t displs[],
+                                void *recv, size_t recv_count, qcclDataType_t type, int root,
+                                qcclComm_t comm, qcclStream_t stream,
+                                const qcclCollConfig_t *config) {
+    const PartArguments parts{.send = {.counts = counts, .displs = displs},
+                              .recv = {.count_name = "recv_count", .count = recv_count}};
+    return collective(comm, {.collective = scatter_v,
+                             .send = send,
+                             .recv = recv,
+                             .type = type,
+                             .root = root,
+                             .stream = stream,
+                             .config = config,
+                             .parts = &parts});
+}
+QCCL_TWIN(qcclScatterVConfig);
+
+qcclResult_t qcclScatterV(const void *send, const size_t counts[], const size_t displs[],
+                          void *recv, size_t recv_count, qcclDataType_t type, int root,
+                          qcclComm_t comm, qcclStream_t stream) {
+    return pqcclScatterVConfig(send, counts, displs, recv, recv_count, type, root, comm, stream,
+                               nullptr);
+}
+QCCL_TWIN(qcclScatterV);
+
+qcclResult_t qcclAllToAllVConfig(const void *send, const size_t send_counts[],
+                                 const size_t send_displs[], void *recv, const size_t recv_counts[],
+                                 const size_t recv_displs[], qcclDataType_t type, qcclComm_t comm,
+                                 qcclStream_t stream, const qcclCollConfig_t *config) {
+    const PartArguments parts{.send = {.counts_name = "send_counts",
+                                       .displs_name = "send_displs",
+                                       .counts = send_counts,
+                                       .displs = send_displs},
+                              .recv = {.counts_name = "recv_counts",
+                                       .displs_name = "recv_displs",
+                                       .counts = recv_counts,
+                                       .displs = recv_displs}};
+    return collective(comm, {.collective = all_to_all_v,
+                             .send = send,
+                             .recv = recv,
+                             .type = type,
+                             .stream = stream,
+                             .config = config,
+                             .parts = &parts});
+}
+QCCL_TWIN(qcclAllToAllVConfig);
+
+qcclResult_t qcclAllToAllV(const void *send, const size_t send_counts[], const size_t send_displs[],
+                           void *recv, const size_t recv_counts[], const size_t recv_displs[],
+                           qcclDataType_t type, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclAllToAllVConfig(send, send_counts, send_displs, recv, recv_counts, recv_displs,
+                                type, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclAllToAllV);
+
 qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                const qcclCollConfig_t *config) {
     return collective(comm,

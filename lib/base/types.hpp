@@ -54,6 +54,10 @@ enum class Collective : int32_t {
 // All ranks make these calls together, too, but they have no algorithm. A split has a number like a
 // collective. A shrink is published only if other ranks make another call instead.
 inline constexpr Collective comm_split{5}, comm_shrink{6};
+// The v-forms of collectives: each part has a count of its own. They run the schedules of the
+// collectives whose forms they are.
+inline constexpr Collective all_gather_v{14}, reduce_scatter_v{15}, gather_v{16}, scatter_v{17},
+    all_to_all_v{18};
 
 // The numbers of a floating-point format: zero, powers of two and the multiples between them.
 struct FloatFormat {
@@ -155,10 +159,11 @@ struct CollectiveRow {
     bool moves_on;               // only the rank after the root has a result: the root's values
     bool needs_all_ranks;        // no rank is done before every rank has begun
     std::string_view alias = {}; // a second name that texts may use
+    // The collective of which this is the v-form; empty: it is no v-form.
+    std::optional<Collective> v_form_of = std::nullopt;
 };
 
-// In the order of the numbers: the number is the index.
-inline constexpr auto collective_table = std::to_array<CollectiveRow>({
+inline constexpr auto collectives_without_v_forms = std::to_array<CollectiveRow>({
     {.collective = Collective::all_reduce,
      .name = "all_reduce",
      .is_scheduled = true,
@@ -358,10 +363,45 @@ inline constexpr auto collective_table = std::to_array<CollectiveRow>({
      .moves_on = true,
      .needs_all_ranks = false},
 });
+
+// The row of a v-form is that of the collective, but for what is stated here.
+struct VForm {
+    Collective collective;
+    const char *name;
+    Collective of;
+};
+inline constexpr auto v_forms =
+    std::to_array<VForm>({{all_gather_v, "all_gather_v", Collective::all_gather},
+                          {reduce_scatter_v, "reduce_scatter_v", Collective::reduce_scatter},
+                          {gather_v, "gather_v", Collective::gather},
+                          {scatter_v, "scatter_v", Collective::scatter},
+                          {all_to_all_v, "all_to_all_v", Collective::all_to_all}});
+
+// In the order of the numbers: the number is the index.
+inline constexpr auto collective_table = [] {
+    std::array<CollectiveRow, collectives_without_v_forms.size() + v_forms.size()> table{};
+    auto *next = std::ranges::copy(collectives_without_v_forms, table.begin()).out;
+    for (const VForm &form : v_forms) {
+        *next = collectives_without_v_forms.at(static_cast<size_t>(form.of));
+        next->collective = form.collective;
+        next->name = form.name;
+        next->is_scheduled = false;
+        next->alias = {};
+        next->v_form_of = form.of;
+        next++;
+    }
+    return table;
+}();
 static_assert(is_in_order(collective_table, &CollectiveRow::collective));
 
 constexpr const CollectiveRow &row_of(Collective collective) {
     return collective_table[static_cast<size_t>(collective)];
+}
+
+// Whether every rank knows the counts of all parts of the v-form. Of the others a rank knows those
+// of the parts that it sends or receives.
+constexpr bool are_counts_common(Collective v_form) {
+    return !row_of(v_form).exchanges && !row_of(v_form).has_root;
 }
 
 // Returns the collectives of which `is_one` is true, in the order of their numbers.

@@ -189,6 +189,11 @@ uint16_t nmse_word(double nmse) {
 
 double nmse_of(uint16_t word) { return std::bit_cast<float>(uint32_t{word} << 16); }
 
+std::optional<uint64_t> stated_count(std::span<const std::byte> bytes) {
+    if (bytes.size() < header_bytes) return std::nullopt;
+    return read_header(bytes).count;
+}
+
 uint16_t sampled_nmse(std::span<const std::byte> header) {
     return read_header(header).sampled_nmse;
 }

@@ -171,6 +171,8 @@ uint16_t nmse_word(double nmse);
 double nmse_of(uint16_t word);
 // Reads the word from the header of a chunk that has been accepted.
 uint16_t sampled_nmse(std::span<const std::byte> header);
+// Returns the count that a header states, unchecked; nothing if the bytes are too few for a header.
+std::optional<uint64_t> stated_count(std::span<const std::byte> bytes);
 
 // Writes the header of a chunk to `dst`; a payload of payload_layout(...).bytes follows the header.
 // With nearest rounding the noise key and the call are written as 0, so that the bytes do not

@@ -48,7 +48,10 @@ constexpr AlgorithmRow table[] = {
                                 {Collective::gather, plain<gather_direct>},
                                 {Collective::scatter, plain<scatter_direct>},
                                 {Collective::all_to_all, plain<all_to_all_direct>},
-                                {Collective::send, plain<send_direct>}}),
+                                {Collective::send, plain<send_direct>},
+                                {gather_v, plain<gather_direct>},
+                                {scatter_v, plain<scatter_direct>},
+                                {all_to_all_v, plain<all_to_all_direct>}}),
      .rounds = plain<rounds_direct>,
      .noise = plain<noise_direct>,
      .exchanges = 2},
@@ -116,7 +119,10 @@ constexpr AlgorithmRow table[] = {
                                 {Collective::all_to_all, plain<all_to_all_direct>},
                                 {Collective::send, plain<send_direct>},
                                 {Collective::scan, plain<scan_oneshot>},
-                                {Collective::exscan, plain<exscan_oneshot>}}),
+                                {Collective::exscan, plain<exscan_oneshot>},
+                                {gather_v, plain<gather_direct>},
+                                {scatter_v, plain<scatter_direct>},
+                                {all_to_all_v, plain<all_to_all_direct>}}),
      .rounds = plain<rounds_oneshot>,
      .noise = plain<noise_oneshot>,
      .exchanges = 1,
@@ -136,7 +142,8 @@ constexpr AlgorithmRow table[] = {
     {.name = "pairwise",
      .keys = {},
      .order = plain<by_rank>,
-     .emitters = by_collective({{Collective::all_to_all, plain<all_to_all_pairwise>}}),
+     .emitters = by_collective({{Collective::all_to_all, plain<all_to_all_pairwise>},
+                                {all_to_all_v, plain<all_to_all_pairwise>}}),
      .rounds = plain<rounds_pairwise>,
      .noise = plain<noise_of_parts>},
     {.name = "bruck",
@@ -198,6 +205,12 @@ OrderOf Algorithm::order(const Team &team) const {
     };
 }
 
+Emit Algorithm::emitter(Collective collective) const {
+    const auto v_form_of = row_of(collective).v_form_of;
+    const bool has_all_counts = v_form_of && are_counts_common(collective);
+    return row_->emitters[static_cast<size_t>(has_all_counts ? *v_form_of : collective)];
+}
+
 std::string_view Algorithm::word(std::string_view key) const {
     for (size_t i = 0; i < row_->keys.size(); i++)
         if (row_->keys[i].name == key) return row_->keys[i].words[choices_[i]];
@@ -210,7 +223,7 @@ Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const T
     if (team.rank >= team.size || team.root >= team.size)
         return invalid_argument("rank %u or root %u is not one of %u ranks", team.rank, team.root,
                                 team.size);
-    return algorithm.row().emitters[static_cast<size_t>(collective)](team, algorithm.choices());
+    return algorithm.emitter(collective)(team, algorithm.choices());
 }
 
 // ---- Specs

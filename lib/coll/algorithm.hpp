@@ -28,7 +28,9 @@ using Choices = std::array<uint8_t, 4>;
 
 using Emit = Schedule (*)(const Team &team, const Choices &choices);
 
-// What writes an algorithm's schedules of each collective; nullptr where there are none.
+// What writes an algorithm's schedules of each collective; nullptr where there are none. A v-form
+// whose counts all ranks know has those of its collective. The others have them only if every rank
+// sends parts of its own alone, because a rank does not know the other counts.
 using Emitters = std::array<Emit, collective_table.size()>;
 struct CollectiveEmitter {
     Collective collective;
@@ -84,9 +86,8 @@ public:
     std::string_view name() const { return row_->name; }
     constexpr const AlgorithmRow &row() const { return *row_; }
     const Choices &choices() const { return choices_; }
-    bool has(Collective collective) const {
-        return row_->emitters[static_cast<size_t>(collective)] != nullptr;
-    }
+    Emit emitter(Collective collective) const;
+    bool has(Collective collective) const { return emitter(collective) != nullptr; }
     bool is_one_exchange() const { return row_->exchanges == 1; }
     // Whether at most `most` eager exchanges can carry the collective.
     bool fits_exchanges(Collective collective, uint32_t most) const {

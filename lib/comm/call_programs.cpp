@@ -21,10 +21,15 @@ namespace qccl {
 // Shapes of calls that are kept. Beyond that number the least recently used one is dropped.
 static constexpr size_t most_programs = 256;
 
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
+    return hash ^ hash >> 29;
+}
+
 size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
     const Codec &codec = key.codec;
     const uint64_t words[] = {
-        static_cast<uint64_t>(key.collective),
+        static_cast<uint64_t>(key.called()),
         static_cast<uint64_t>(key.type),
         static_cast<uint64_t>(key.op),
         uint64_t{key.root},
@@ -39,10 +44,11 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
     uint64_t hash = 0;
-    for (const uint64_t word : words) {
-        hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
-        hash ^= hash >> 29;
-    }
+    for (const uint64_t word : words) hash = mixed(hash, word);
+    if (key.v.parts)
+        for (const auto *parts : {&key.v.parts->sent, &key.v.parts->received})
+            for (const VFormParts::PartRange &part : *parts)
+                hash = mixed(mixed(hash, part.start), part.count);
     return hash;
 }
 
@@ -69,7 +75,10 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
 }
 
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
-    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.algorithm));
+    // The planner compares algorithms of the collective, of which most cannot do this form.
+    const Algorithm &direct = algorithms().front();
+    const Algorithm &named = key.is_pairwise() && !key.algorithm ? direct : key.algorithm;
+    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, named));
     const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
     QCCL_TRY(Program program, is_guarded
                                   ? compile_guarded(key, plan)
@@ -100,15 +109,17 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
     Team team = team_;
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
-             emit(plan.algorithm, key.collective, problem_of(key).team(team_.rank)));
-    if (!plan.algorithm.fits_exchanges(key.collective, cut.eager_exchanges))
+             emit(plan.algorithm, key.called(), problem_of(key).team(team_.rank)));
+    // Ranks that do not know each other's counts cannot agree on whether all of them fit.
+    if (key.is_pairwise() || !plan.algorithm.fits_exchanges(key.collective, cut.eager_exchanges))
         cut.eager_slot_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,
                     .codec = plan.codec,
                     .inner_codec = plan.inner_codec,
-                    .count = key.count,
+                    .count = key.v.parts ? key.v.parts->common_total() : key.count,
+                    .parts = key.v.parts,
                     .team = team,
                     .algorithm = spec(plan.algorithm)};
     QCCL_TRY(Program program, compile(schedule, work, cut));

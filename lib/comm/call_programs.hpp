@@ -34,17 +34,34 @@ namespace qccl {
 
 // ---- Programs by shape
 
+// The parts of a v-form; they compare by their counts and starts. Null: the call is no v-form.
+struct KeyParts {
+    std::shared_ptr<const VFormParts> parts = nullptr;
+
+    bool operator==(const KeyParts &other) const {
+        return parts == other.parts || (parts && other.parts && *parts == *other.parts);
+    }
+};
+
 // Everything that decides which program runs.
 struct ProgramKey {
+    // Of a v-form whose counts not all ranks know, choices go by this count of each part.
+    static constexpr uint64_t unknown_count = uint64_t{1} << 20;
+
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
-    uint64_t count = 0;
+    uint64_t count = 0; // of a v-form: by which choices are made, equal on all ranks
+    KeyParts v;         // of a v-form of the collective
     Codec codec;
     Algorithm algorithm; // named by call, communicator or environment; empty: planned
     Pieces pieces;
 
+    // Whether only the two ends of a message know its count.
+    bool is_pairwise() const { return v.parts && !v.parts->are_common(); }
+    // Returns the call that the caller made: the v-form if it is one.
+    Collective called() const { return v.parts ? v.parts->v_form : collective; }
     bool operator==(const ProgramKey &) const = default;
 };
 

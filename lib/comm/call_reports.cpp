@@ -330,6 +330,7 @@ CallAudit::AuditedCall *CallAudit::find(const Program &program, uint64_t tag) {
 }
 
 CallAudit::AuditedCall *CallAudit::add(const Program &program, uint64_t tag) {
+    if (program.work.parts) return nullptr; // samples are taken from vectors without gaps
     const AuditedShape shape = shape_of(program.work, tag);
     if (!shape.is_encodable() || program.work.team.size < 2) return nullptr;
     if (const auto found = watched_.find(shape); found != watched_.end()) return &found->second;

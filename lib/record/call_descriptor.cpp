@@ -71,6 +71,11 @@ struct Maker {
     }
 };
 
+// The number may be that of no collective.
+bool has_counts_hash(Collective collective) {
+    return named(collective).text && row_of(collective).v_form_of && are_counts_common(collective);
+}
+
 } // namespace
 
 uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
@@ -106,6 +111,11 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
                            Spelled(named(collective)).text, call)
             .at_rank(rank)
             .compared(static_cast<int64_t>(collective), static_cast<int64_t>(theirs.collective));
+    if (count == theirs.count && root != theirs.root && has_counts_hash(collective))
+        return Error::make(Code::mismatch,
+                           "rank %u calls %s with other counts than rank %u, in call %" PRIu64,
+                           rank, Spelled(named(collective)).text, reference, call)
+            .at_rank(rank);
     const Field fields[] = {
         {"count", number(count), number(theirs.count)},
         {"type", named(type), named(theirs.type)},

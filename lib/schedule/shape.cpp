@@ -48,7 +48,52 @@ Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t
     }
 }
 
+uint64_t VFormParts::common_total() const {
+    uint64_t total = 0;
+    if (are_common())
+        for (const PartRange &part : received) total += part.count;
+    return total;
+}
+
+uint32_t VFormParts::common_hash() const {
+    if (!are_common()) return 0;
+    uint64_t hash = received.size();
+    for (const PartRange &part : received) {
+        hash = (hash ^ part.count) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
+        hash ^= hash >> 29;
+    }
+    return static_cast<uint32_t>(hash >> 32);
+}
+
+Layout::Layout(std::shared_ptr<const VFormParts> parts, const Team &team, uint32_t outbox,
+               uint64_t grain)
+    : grain_(grain), chunks_(team.size), parts_(std::move(parts)), outbox_(outbox) {
+    for (const std::vector<VFormParts::PartRange> *each : {&parts_->sent, &parts_->received})
+        for (const VFormParts::PartRange &part : *each) stride_ = std::max(stride_, part.count);
+    if (row_of(parts_->v_form).exchanges) exchanging_ = team;
+    total_ = stride_;
+    if (!parts_->are_common()) return;
+    for (const VFormParts::PartRange &part : parts_->received) {
+        indices_.push_back(indices_.empty() ? 0 : total_);
+        total_ = indices_.back() + part.count;
+    }
+}
+
+const VFormParts::PartRange &Layout::part_of(Slot slot, uint32_t chunk) const {
+    const uint32_t rank = exchanging_ ? exchanging_->partner_in(chunk) : chunk;
+    const bool is_received =
+        slot.is(SlotKind::output) || (slot.is(SlotKind::wire) && slot.index >= outbox_);
+    return (is_received ? parts_->received : parts_->sent)[rank];
+}
+
 ElementRange Layout::range(Slot slot, uint32_t chunk) const {
+    if (parts_) {
+        const VFormParts::PartRange &part = part_of(slot, chunk);
+        const bool is_callers = slot.is(SlotKind::input) || slot.is(SlotKind::output);
+        return {.offset = is_callers ? part.start : 0,
+                .count = part.count,
+                .index = indices_.empty() ? 0 : indices_[chunk]};
+    }
     const uint64_t begin = std::min(total_, chunk * stride_);
     const uint64_t end = std::min(total_, begin + stride_);
     uint64_t offset = 0;
@@ -67,6 +112,10 @@ ElementRange Layout::range(Slot slot, uint32_t chunk, uint64_t instance, uint64_
             .index = whole.index + skipped};
 }
 
+bool Layout::has_segment(Slot slot, uint32_t chunk, uint64_t instance, uint64_t segment) const {
+    return !is_pairwise() || instance == 0 || instance <= part_of(slot, chunk).count / segment;
+}
+
 uint64_t Layout::largest() const { return std::min(stride_, total_); }
 
 // ---- Segments, lanes and runs
@@ -74,6 +123,38 @@ uint64_t Layout::largest() const { return std::min(stride_, total_); }
 namespace {
 
 constexpr uint64_t divide_up(uint64_t value, uint64_t by) { return value / by + (value % by != 0); }
+
+// Segments and lanes are those of parts that never end, because another rank's parts may be longer
+// than those of this rank. Each part ends in a segment that is shorter than the others.
+Geometry cut_pairwise(const Layout &layout, uint32_t outbox, const Encoding &encoding,
+                      const ShapeLimits &limits) {
+    const uint64_t largest = layout.largest(), grain = layout.grain();
+    Geometry g;
+    if (encoding.needs_whole_chunks) {
+        g.segment = std::max(grain, round_up(largest, grain));
+        g.wire_bytes = round_up(encoding.most_bytes(g.segment), wire_alignment);
+        g.arena_bytes = size_t{outbox} * g.wire_bytes;
+        return g;
+    }
+    g.segment = round_up(std::max<uint64_t>(1, limits.segment_bytes / encoding.type_bytes), grain);
+    g.lanes = std::max(1U, limits.max_lanes);
+    if (outbox != 0) g.lanes = std::min(g.lanes, limits.slots / outbox);
+    while (true) {
+        g.wire_bytes = round_up(encoding.most_bytes(g.segment), wire_alignment);
+        g.arena_bytes = size_t{g.lanes} * outbox * g.wire_bytes;
+        if (g.arena_bytes <= limits.arena_bytes) break;
+        if (g.segment > grain)
+            g.segment = round_up(g.segment / 2, grain);
+        else if (g.lanes > 1)
+            g.lanes--;
+        else
+            break; // cannot be cut further: needs more than the arena
+    }
+    g.instances = largest / g.segment + 1;
+    g.lanes = static_cast<uint32_t>(std::min<uint64_t>(g.lanes, g.instances));
+    g.arena_bytes = size_t{g.lanes} * outbox * g.wire_bytes;
+    return g;
+}
 
 } // namespace
 
@@ -83,6 +164,7 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
         return invalid_argument("%u wire slots are needed, and there are %u", outbox, limits.slots);
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
+    if (layout.is_pairwise()) return cut_pairwise(layout, outbox, encoding, limits);
     const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
     const uint64_t wanted = limits.parts != 0 ? divide_up(largest, limits.parts)
                                               : limits.segment_bytes / encoding.type_bytes;

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -38,6 +39,27 @@ bool has_output(Collective collective, const Team &team);
 // exist.
 bool has_slot(Collective collective, const Team &team, Slot slot);
 
+// The parts of a v-form as one rank knows them, each where it lies in the caller's buffers. By
+// rank: part r of `sent` is the one that belongs to, or goes to, rank r, and part r of `received`
+// the one that comes from it. Parts that the rank does not know are empty.
+struct VFormParts {
+    struct PartRange {
+        uint64_t start = 0, count = 0; // in elements
+        bool operator==(const PartRange &) const = default;
+    };
+
+    Collective v_form = all_gather_v;
+    std::vector<PartRange> sent, received;
+
+    // Whether all ranks have the same counts; `sent` and `received` then agree in them.
+    bool are_common() const { return are_counts_common(v_form); }
+    // Returns the sum of all counts if they are common, else 0.
+    uint64_t common_total() const;
+    // Returns a hash of all counts if they are common, else 0.
+    uint32_t common_hash() const;
+    bool operator==(const VFormParts &) const = default;
+};
+
 class Layout {
 public:
     // `count` is as in the C API: of the whole tensor, or of one rank's part for collectives that
@@ -45,27 +67,44 @@ public:
     // are cut at multiples of `grain`.
     Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
            uint64_t grain);
+    // The layout of a v-form, with a chunk for each part. Wire slots below `outbox` hold parts that
+    // are sent.
+    Layout(std::shared_ptr<const VFormParts> parts, const Team &team, uint32_t outbox,
+           uint64_t grain);
 
     // Returns the elements of a chunk as they lie in `slot`.
     ElementRange range(Slot slot, uint32_t chunk) const;
     // Returns the part of the chunk that one instance works on, for segments of `segment` elements.
     // The part may be empty.
     ElementRange range(Slot slot, uint32_t chunk, uint64_t instance, uint64_t segment) const;
+    // Returns false if the chunk has ended before that segment. Where only the two ends of a
+    // message know the chunk's count, its last segment is shorter than the others, and may be
+    // empty: so a receiver that expects another count finds out. No other segments follow. All
+    // other chunks have as many segments as the longest one.
+    bool has_segment(Slot slot, uint32_t chunk, uint64_t instance, uint64_t segment) const;
 
     // Returns the length of the longest chunk.
     uint64_t largest() const;
+    // Whether only the two ends of a message know its chunk's count.
+    bool is_pairwise() const { return parts_ && !parts_->are_common(); }
     uint32_t chunks() const { return chunks_; }
     uint64_t grain() const { return grain_; }
 
 private:
-    uint64_t stride_; // from the start of one chunk to the start of the next
-    uint64_t total_;  // elements of the tensor
+    const VFormParts::PartRange &part_of(Slot slot, uint32_t chunk) const;
+
+    uint64_t stride_ = 0; // from the start of one chunk to the start of the next; of v-forms the
+                          // length of the longest chunk
+    uint64_t total_ = 0;  // elements of the tensor
     uint64_t grain_;
     uint32_t chunks_;
     uint64_t input_base_ = 0;  // index of the first element of the send buffer
     uint64_t output_base_ = 0; // index of the first element of the receive buffer
     // Where ranks exchange parts, a chunk lies in both buffers at the part of the partner.
     std::optional<Team> exchanging_;
+    std::shared_ptr<const VFormParts> parts_; // null: no v-form
+    std::vector<uint64_t> indices_; // of v-forms with common counts: index of each chunk's start
+    uint32_t outbox_ = 0;           // of v-forms
 };
 
 // ---- Segments, lanes and runs
@@ -107,6 +146,7 @@ struct Geometry {
 // Returns the geometry. Segments shrink, but never below the layout's grain, until the own wire
 // slots of all lanes fit the arena; after that the number of lanes shrinks. One lane of the
 // smallest segments may need more than the arena. There are never more lanes than slots for them.
+// Where only the two ends of a message know its count, the segment does not depend on counts.
 // The error (invalid_argument) says that one lane needs more slots than there are.
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits);

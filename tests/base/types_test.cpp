@@ -45,7 +45,8 @@ static void collectives_have_names() {
 
 static void rows_of_collectives_are_consistent() {
     for (const CollectiveRow &row : collective_table) {
-        CHECK(row.is_scheduled || !row.has_values);
+        CHECK(row.is_scheduled || row.v_form_of || !row.has_values);
+        if (row.v_form_of) CHECK(!row.is_scheduled && has_part_per_rank(row.collective));
         CHECK(row.has_values || (!row.reduces && !row.scatters && !row.gathers && !row.has_root));
         CHECK(!row.has_one_source || row.has_root);
         CHECK(!row.has_one_result || row.has_root);

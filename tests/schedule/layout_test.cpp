@@ -16,6 +16,49 @@ static void all_reduce_follows_the_contract() {
     CHECK_EQ(layout.largest(), 384U);
 }
 
+// Counts 5, 0, 200 with displacements that leave gaps.
+static void parts_of_v_forms_lie_where_the_caller_says() {
+    const auto parts =
+        std::make_shared<const VFormParts>(VFormParts{.v_form = all_gather_v,
+                                                      .sent = {{0, 5}, {0, 0}, {0, 200}},
+                                                      .received = {{300, 5}, {400, 0}, {10, 200}}});
+    const Layout layout(parts, {.size = 3, .rank = 2}, 1, 64);
+    CHECK((layout.range(input(2), 2) == ElementRange{0, 200, 5}));
+    CHECK((layout.range(output(0), 0) == ElementRange{300, 5, 0}));
+    CHECK((layout.range(output(2), 2, 3, 64) == ElementRange{202, 8, 197}));
+    CHECK((layout.range(wire(0), 1) == ElementRange{0, 0, 5}));
+    CHECK_EQ(layout.largest(), 200U);
+    CHECK(!layout.is_pairwise() && layout.has_segment(output(1), 1, 3, 64));
+    CHECK_EQ(parts->common_total(), 205U);
+    VFormParts other = *parts;
+    other.received[0].start = 0;
+    CHECK_EQ(other.common_hash(), parts->common_hash());
+    std::swap(other.received[0].count, other.received[1].count);
+    CHECK(other.common_hash() != parts->common_hash());
+}
+
+// Rank 1 of 3 exchanges chunk c with rank (c - 1) mod 3. What it encodes has the counts of what it
+// sends, and what comes those of what it receives.
+static void what_is_sent_and_received_have_counts_of_their_own() {
+    const auto parts =
+        std::make_shared<const VFormParts>(VFormParts{.v_form = all_to_all_v,
+                                                      .sent = {{0, 64}, {64, 1}, {65, 0}},
+                                                      .received = {{0, 7}, {7, 1}, {8, 130}}});
+    const Layout layout(parts, {.size = 3, .rank = 1}, 2, 64);
+    CHECK((layout.range(input(1), 1) == ElementRange{0, 64, 0})); // rank 0
+    CHECK((layout.range(output(1), 1) == ElementRange{0, 7, 0}));
+    CHECK((layout.range(output(0), 0) == ElementRange{8, 130, 0})); // rank 2
+    CHECK_EQ(layout.range(wire(1), 1).count, 64U);
+    CHECK_EQ(layout.range(wire(2), 1).count, 7U);
+    CHECK(layout.is_pairwise());
+    CHECK_EQ(parts->common_total(), 0U);
+    // A part ends in a segment that is shorter than the others.
+    CHECK(layout.has_segment(input(1), 1, 1, 64) && !layout.has_segment(input(1), 1, 2, 64));
+    CHECK_EQ(layout.range(input(1), 1, 1, 64).count, 0U);
+    CHECK(layout.has_segment(input(0), 0, 0, 64) && !layout.has_segment(input(0), 0, 1, 64));
+    CHECK(layout.has_segment(output(0), 0, 2, 64) && !layout.has_segment(output(0), 0, 3, 64));
+}
+
 static void trailing_chunks_may_be_empty() {
     const Layout layout(Collective::all_reduce, 65, {.size = 4, .rank = 0}, 4, 64);
     CHECK((layout.range(input(0), 0) == ElementRange{0, 64, 0}));
@@ -103,6 +146,8 @@ static void ranks_have_the_slots_that_the_collective_gives_them() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(all_reduce_follows_the_contract),
+        QTEST(parts_of_v_forms_lie_where_the_caller_says),
+        QTEST(what_is_sent_and_received_have_counts_of_their_own),
         QTEST(trailing_chunks_may_be_empty),
         QTEST(chunks_and_segments_cover_the_tensor_once),
         QTEST(rank_sized_buffers_start_at_their_chunk),

@@ -40,6 +40,28 @@ static void segments_are_equal_and_as_large_as_asked() {
     CHECK_EQ(g.arena_bytes, 2 * 2 * g.wire_bytes);
 }
 
+// Each rank knows its own counts alone, so segments must not depend on them. Lanes may.
+static void segments_between_two_ranks_do_not_depend_on_counts() {
+    const auto cut_of = [](uint64_t count, size_t arena, const Encoding &encoding) {
+        const auto parts = std::make_shared<const VFormParts>(
+            VFormParts{.v_form = gather_v, .sent = {{0, count}, {}}, .received = {{}, {}}});
+        return geometry(Layout(parts, {.size = 2}, 3, 64), 3,
+                        {.arena_bytes = arena, .segment_bytes = 4096, .max_lanes = 4}, encoding);
+    };
+    for (const uint64_t count : {0U, 1U, 1023U, 1024U, 1025U, 5000U}) {
+        const Geometry g = cut_of(count, 1 << 20, plain);
+        CHECK_EQ(g.segment, 1024U);
+        CHECK_EQ(g.instances, count / 1024 + 1);
+        CHECK_EQ(g.lanes, std::min<uint64_t>(g.instances, 4));
+        CHECK_EQ(g.wire_bytes, 64U + 4 * 1024);
+        CHECK_EQ(cut_of(count, 30000, plain).segment, 512U); // 3 slots in each of 4 lanes
+        Encoding whole = plain;
+        whole.needs_whole_chunks = true;
+        CHECK_EQ(cut_of(count, 1 << 20, whole).instances, 1U);
+        CHECK(cut_of(count, 1 << 20, whole).segment >= count);
+    }
+}
+
 // The chunks have 2560 elements, 40 times the grain; there are 4 of them.
 static void a_number_of_parts_goes_before_their_size() {
     const auto instances = [](uint64_t parts, size_t arena) {
@@ -227,6 +249,7 @@ static void steps_move_up_past_sends() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(segments_are_equal_and_as_large_as_asked),
+        QTEST(segments_between_two_ranks_do_not_depend_on_counts),
         QTEST(a_number_of_parts_goes_before_their_size),
         QTEST(lanes_have_slots_or_are_given_up),
         QTEST(geometry_is_always_possible),

@@ -22,10 +22,11 @@ constexpr size_t tile_bytes = size_t{8} << 10;
 CallDescriptor describe(const Work &work) {
     CallDescriptor descriptor;
     descriptor.count = work.count;
-    descriptor.collective = work.collective;
+    descriptor.collective = work.called();
     descriptor.type = work.type;
     if (reduces(work.collective)) descriptor.op = work.op;
     if (row_of(work.collective).has_root) descriptor.root = work.team.root;
+    if (work.parts && work.parts->are_common()) descriptor.root = work.parts->common_hash();
     const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
     std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
     const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
@@ -63,7 +64,8 @@ public:
         program_.segment_buffers = accumulators_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
-        if (program_.cut.inbox_bytes != 0) find_batches();
+        // A part that has ended sends nothing more, and a batch would wait for it.
+        if (program_.cut.inbox_bytes != 0 && !program_.layout.is_pairwise()) find_batches();
         order(dependencies);
         const Chunking &cut = program_.cut;
         program_.may_lend = program_.work.codec.is_lossless() &&
@@ -231,15 +233,37 @@ uint64_t message_bytes(const Program &program, const Step &send) {
     const uint64_t count = program.layout.range(send.src, send.chunk).count;
     const uint64_t segment = program.geometry.segment;
     const uint64_t full = count / segment, rest = count % segment;
-    const uint64_t empty = program.geometry.instances - full - (rest != 0 ? 1 : 0);
+    uint64_t segments = program.geometry.instances;
+    if (program.layout.is_pairwise()) segments = std::min(segments, full + 1);
+    const uint64_t empty = segments - full - (rest != 0 ? 1 : 0);
     const Codec &codec = work.codec_of(send);
     return full * encoded_bytes(codec, work.type, segment) +
            (rest != 0 ? encoded_bytes(codec, work.type, rest) : 0) + empty * header_bytes;
 }
 
+void measure_parts(Program &program) {
+    const Work &work = program.work;
+    const uint64_t bytes = type_bytes(work.type);
+    const auto measure = [&](Slot (*slot_of)(uint32_t)) {
+        uint64_t end = 0, total = 0;
+        for (uint32_t chunk = 0; chunk < program.layout.chunks(); chunk++) {
+            const Slot slot = slot_of(chunk);
+            const ElementRange part = program.layout.range(slot, chunk);
+            total += part.count * bytes;
+            if (part.count != 0 && has_slot(work.collective, work.team, slot))
+                end = std::max(end, (part.offset + part.count) * bytes);
+        }
+        program.raw_bytes = std::max(program.raw_bytes, total);
+        return end;
+    };
+    program.send_bytes = measure(input);
+    program.recv_bytes = measure(output);
+}
+
 void measure_buffers(Program &program) {
     const Work &work = program.work;
     const uint64_t block = work.count * type_bytes(work.type);
+    if (work.parts) return measure_parts(program);
     const CollectiveRow &row = row_of(work.collective);
     program.raw_bytes = block * parts_of(work.collective, work.team.size);
     if (has_input(work.collective, work.team))
@@ -298,8 +322,10 @@ Result<Program> compile(const Schedule &author, const Work &work, const Chunking
     QCCL_TRY(const Schedule placed, place_codec(author));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
-    const Layout layout(work.collective, work.count, work.team, author.chunks,
-                        grain(work.codec, work.inner_codec));
+    const uint64_t cells = grain(work.codec, work.inner_codec);
+    const Layout layout =
+        work.parts ? Layout(work.parts, work.team, placed.outbox, cells)
+                   : Layout(work.collective, work.count, work.team, author.chunks, cells);
     QCCL_TRY(const Geometry geometry,
              qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.inner_codec, work.type),
                        limits_of(cut)));

@@ -29,7 +29,10 @@ struct Work {
     RedOp op = RedOp::sum; // collectives that do not reduce ignore it
     Codec codec;           // must have passed check_codec
     Codec inner_codec;     // of unfinished values below the outermost tier; likewise checked
-    uint64_t count = 0;    // as in the C API: per rank for reduce-scatter and all-gather
+    // As in the C API: per rank for reduce-scatter and all-gather. Of a v-form: of all parts, or 0
+    // if not every rank knows it.
+    uint64_t count = 0;
+    std::shared_ptr<const VFormParts> parts{}; // of a v-form of the collective; null: it is none
     Team team;
     std::string algorithm; // its spec; shown, and compared between ranks
 
@@ -37,6 +40,8 @@ struct Work {
     const Codec &codec_of(const Step &step) const {
         return step.has(Step::inner) ? inner_codec : codec;
     }
+    // Returns the call that the caller made: the v-form if it is one.
+    Collective called() const { return parts ? parts->v_form : collective; }
 };
 
 // What the engine issues at once: a send, a receive, or operations on one chunk that run together

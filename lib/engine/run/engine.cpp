@@ -69,7 +69,7 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
     const Work &work = program.work;
     QCCL_TRY(memory.gpu->prepare(lanes));
     // Fast-path programs have no segments.
-    const uint64_t count = program.fast_path ? work.count : program.segment_values;
+    const uint64_t count = program.fast_path ? program.layout.largest() : program.segment_values;
     const size_t needed = KernelLauncher::scratch_bytes(work.codec, work.type, count);
     const size_t each = round_up(needed, gpu_alignment);
     QCCL_TRY(grow(memory.scratch, device, lanes * each));

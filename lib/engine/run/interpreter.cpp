@@ -5,6 +5,7 @@
 #include "engine/run/pipeline_lane.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace qccl {
 
@@ -213,6 +214,7 @@ template <class Trace>
 Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(PipelineLane &lane,
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
+    if (program_.layout.is_pairwise() && !executor_.has_segment(lane, task)) return Progress::done;
     if (task.kind == Task::Kind::work) return try_work(lane, number);
     QCCL_TRY(const bool is_done,
              task.kind == Task::Kind::send ? try_send(lane, task) : try_recv(lane, task));
@@ -251,6 +253,7 @@ Result<bool> Interpreter<Trace>::try_recv(PipelineLane &lane, const Task &task) 
     charge_wait();
     const uint64_t began = ticks_;
     const ElementRange range = executor_.range(lane, step.dst, step.chunk);
+    if (program_.layout.is_pairwise()) QCCL_TRY(check_part(lane, step, *view, range.count));
     QCCL_TRY(inspect({view->data, view->bytes},
                      {.codec = &program_.work.codec_of(step),
                       .type = program_.work.type,
@@ -273,6 +276,25 @@ Result<bool> Interpreter<Trace>::try_recv(PipelineLane &lane, const Task &task) 
     charge(counters_.wire_ticks);
     trace_.recv(began, ticks_, step, lane.instance(), held.view.bytes + held.view.zero_copy.bytes);
     return true;
+}
+
+// Each part ends in a segment that is shorter than the others, so the first segment in which the
+// counts differ tells of it. A sender whose part is longer has more segments.
+template <class Trace>
+Done Interpreter<Trace>::check_part(const PipelineLane &lane, const Step &step,
+                                    const MessageView &view, uint64_t expected) const {
+    const auto sent = stated_count({view.data, view.bytes});
+    if (!sent || *sent == expected) return {};
+    const Geometry &geometry = program_.geometry;
+    const uint64_t before = lane.instance() * geometry.segment;
+    const bool ends_here = *sent < geometry.segment || program_.work.codec.has_whole_buckets();
+    return Error::make(Code::mismatch,
+                       "rank %" PRIu32 " sends %s%" PRIu64 " values to rank %" PRIu32
+                       ", which expects %" PRIu64,
+                       step.peer, ends_here ? "" : "at least ", before + *sent,
+                       program_.work.team.rank, program_.layout.range(step.dst, step.chunk).count)
+        .at_rank(step.peer)
+        .compared(static_cast<int64_t>(before + expected), static_cast<int64_t>(before + *sent));
 }
 
 // The messages that this rank sends from now on carry the larger value further. Each rank's values

@@ -53,6 +53,9 @@ private:
     Result<Progress> try_task(PipelineLane &lane, uint32_t number);
     Result<bool> try_send(PipelineLane &lane, const Task &task);
     Result<bool> try_recv(PipelineLane &lane, const Task &task);
+    // Checks that the two ends of the message agree on the count of its part.
+    Done check_part(const PipelineLane &lane, const Step &step, const MessageView &view,
+                    uint64_t expected) const;
     void merge_sampled_nmse(const MessageView &wire);
     Result<Progress> try_work(PipelineLane &lane, uint32_t number);
     Result<Progress> try_start(PipelineLane &lane, uint32_t number);
@@ -70,7 +73,7 @@ private:
     void charge_wait();
     // Returns the number of elements of the segment that the task works on.
     uint64_t count_of(PipelineLane &lane, const Task &task) const {
-        return executor_.range(lane, {}, program_.ops[task.first].chunk).count;
+        return executor_.range(lane, task).count;
     }
     void charge_work(uint32_t stored, uint64_t count);
 

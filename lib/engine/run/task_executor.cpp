@@ -44,7 +44,7 @@ void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
 void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_payloads) {
     const Work &work = program_.work;
     const std::span<const Op> ops = ops_of(task);
-    const ElementRange segment = range(lane, {}, ops.front().chunk);
+    const ElementRange segment = range(lane, task);
     if (segment.count != context_.count) {
         layout_ = payload_layout(work.codec, work.type, segment.count);
         inner_layout_ = payload_layout(work.inner_codec, work.type, segment.count);
@@ -164,6 +164,27 @@ ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineLane &lane, const Op &lab
     if (lendable.output && zero_copy_buffers_.recv.data)
         return part(zero_copy_buffers_.recv, output(*lendable.output));
     return {};
+}
+
+Slot TaskExecutor::slot_of(const Op &op) {
+    for (const OperandRef &place : {op.dst, op.src}) {
+        if (place.is(OperandRef::Kind::payload)) return wire(place.index);
+        if (place.is(OperandRef::Kind::input)) return input(place.index);
+        if (place.is(OperandRef::Kind::output)) return output(place.index);
+    }
+    return {}; // a sum, to whose chunk all parts have one count
+}
+
+bool TaskExecutor::has_segment(const PipelineLane &lane, const Task &task) const {
+    const auto has = [&](Slot slot, uint32_t chunk) {
+        return program_.layout.has_segment(slot, chunk, lane.instance(), program_.geometry.segment);
+    };
+    if (task.kind == Task::Kind::work) {
+        const Op &op = program_.ops[task.first];
+        return has(slot_of(op), op.chunk);
+    }
+    const Step &step = program_.schedule.steps[task.first];
+    return has(task.kind == Task::Kind::send ? step.src : step.dst, step.chunk);
 }
 
 std::span<const std::byte> TaskExecutor::overwritten(PipelineLane &lane, const Op &op) const {

@@ -70,7 +70,18 @@ public:
         return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
     }
 
+    // The elements that a computing task works on: those of its first operation.
+    ElementRange range(const PipelineLane &lane, const Task &task) const {
+        const Op &op = program_.ops[task.first];
+        return range(lane, slot_of(op), op.chunk);
+    }
+    // Whether the task's chunk has a segment in the lane's instance, see Layout::has_segment.
+    bool has_segment(const PipelineLane &lane, const Task &task) const;
+
 private:
+    // Returns the slot by which the operation's chunk has its count: of v-forms, parts that are
+    // sent and parts that are received have counts of their own.
+    static Slot slot_of(const Op &op);
     // Finds the steps and the addresses of the task's operations.
     void gather(PipelineLane &lane, const Task &task, bool streams_payloads);
     void resolve(PipelineLane &lane, const Op &op, const ElementRange &segment);
