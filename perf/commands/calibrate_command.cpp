@@ -29,7 +29,7 @@ constexpr const char *program = "qccl-perf calibrate";
 
 struct CalibrateArguments {
     PerfArguments ranks; // only the options that define the ranks are used
-    uint64_t largest = largest_calibrated;
+    CalibrationExtent extent;
     std::string file;         // "-": standard output
     bool is_in_cache = false; // in the user's cache directory, created if missing
 };
@@ -50,11 +50,17 @@ std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
                "largest vectors that are measured, 64K or more (64M); larger calls then count as "
                "these",
                [&parsed](const std::string &text) -> Done {
-                   QCCL_TRY(take_bytes(parsed.largest)(text));
-                   if (parsed.largest >= least_largest_calibrated) return {};
+                   QCCL_TRY(take_bytes(parsed.extent.largest)(text));
+                   if (parsed.extent.largest >= least_largest_calibrated) return {};
                    return refuse("'%.40s' is too little: smaller calls do not show what bytes cost",
                                  text.c_str());
                });
+    add_option(app, "Results", "--rounds",
+               "how often each call is measured, 1 to 3 (3, and 1 or 2 for calls of 4M and more)",
+               take_count(parsed.extent.rounds, 1, most_calibrated_rounds));
+    add_option(app, "Results", "-n,--iters",
+               "most iterations of a round, 1 to 200 (200, and fewer for calls of 4K and more)",
+               take_count(parsed.extent.iterations, 1, most_calibrated_iterations));
     if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
     parsed.is_in_cache = parsed.file.empty();
     if (parsed.is_in_cache) parsed.file = calibration_path();
@@ -145,7 +151,7 @@ Result<int> act(const CalibrateArguments &arguments, RankGroup &rank_group, qccl
     };
     CalibrationFile file = rank_group.rank() == 0 ? earlier(arguments) : CalibrationFile();
     QCCL_TRY(const Calibrated found,
-             calibrate(rank_group, comm, machine, file.figures, arguments.largest, tell));
+             calibrate(rank_group, comm, machine, file.figures, arguments.extent, tell));
     line.reset();
     if (rank_group.rank() != 0) return EXIT_SUCCESS;
     file.figures.update(found.figures);

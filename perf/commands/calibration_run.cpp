@@ -130,9 +130,9 @@ struct Band {
     uint32_t iterations, rounds;
     bool has_remote_codecs; // measure codecs between hosts too; smaller calls do not use them there
 };
-constexpr Band bands[] = {{8, 512, 8, 200, 3, false},
-                          {4 * kibibyte, 64 * kibibyte, 4, 100, 3, true},
-                          {256 * kibibyte, mebibyte, 4, 30, 3, true},
+constexpr Band bands[] = {{8, 512, 8, most_calibrated_iterations, most_calibrated_rounds, false},
+                          {4 * kibibyte, 64 * kibibyte, 4, 100, most_calibrated_rounds, true},
+                          {256 * kibibyte, mebibyte, 4, 30, most_calibrated_rounds, true},
                           {4 * mebibyte, 4 * mebibyte, 4, 5, 1, true},
                           {16 * mebibyte, 16 * mebibyte, 4, 2, 1, true}};
 // Large calls that take long wait for a slow link and vary little. The other large calls depend on
@@ -177,21 +177,21 @@ Result<PerfArguments> arguments_of(Collective collective, const Band &band, std:
 
 // Small calls show the cost of messages, and large calls the cost of bytes. Algorithms with many
 // and with few rounds, messages and bytes separate the two costs.
-Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64_t largest,
-                                             const Machine &machine) {
+Result<std::vector<PerfArguments>>
+sweeps_of(std::span<const Band> these, const CalibrationExtent &extent, const Machine &machine) {
     std::vector<PerfArguments> sweeps;
-    const uint32_t rounds = std::ranges::max(these, {}, &Band::rounds).rounds;
-    for (uint32_t round = 0; round < rounds; round++)
+    for (uint32_t round = 0; round < extent.rounds; round++)
         for (const Collective collective : value_collectives)
             for (const Band &band : these)
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
                     const bool has_codecs = band.has_remote_codecs || machine.hosts() == 1;
                     if (round >= band.rounds || (!is_lossless && !has_codecs) ||
-                        band.least > largest)
+                        band.least > extent.largest)
                         continue;
                     QCCL_TRY(PerfArguments sweep, arguments_of(collective, band, codec, machine));
-                    sweep.max_bytes = std::min(band.most, largest);
+                    sweep.max_bytes = std::min(band.most, extent.largest);
+                    sweep.iterations = std::min(band.iterations, extent.iterations);
                     sweeps.push_back(std::move(sweep));
                 }
     return Result<std::vector<PerfArguments>>(std::move(sweeps));
@@ -280,8 +280,8 @@ bool has_copies(const Calibration &known) {
 class Run {
 public:
     Run(RankGroup &rank_group, qcclComm_t comm, const Machine &machine, const Calibration &known,
-        uint64_t largest, const TellStep &tell)
-        : rank_group_(rank_group), comm_(comm), machine_(machine), known_(known), largest_(largest),
+        const CalibrationExtent &extent, const TellStep &tell)
+        : rank_group_(rank_group), comm_(comm), machine_(machine), known_(known), extent_(extent),
           tell_(tell) {}
 
     // All ranks measure the calls. Rank 0 alone measures the codecs and then fits the figures.
@@ -299,9 +299,9 @@ public:
 
 private:
     Done measure_calls() {
-        // Ranks that are started by hand may say different sizes; rank 0 decides for all.
-        QCCL_TRY(const std::vector<uint64_t> largest, gather(rank_group_, largest_));
-        largest_ = largest.front();
+        // Ranks that are started by hand may say different extents; rank 0 decides for all.
+        QCCL_TRY(const std::vector<CalibrationExtent> extents, gather(rank_group_, extent_));
+        extent_ = extents.front();
         steps_ += rated_codecs().size();
         QCCL_TRY(measure_bands(bands));
         // Ranks measure different times, so rank 0 decides for all.
@@ -315,7 +315,8 @@ private:
     // link no algorithm is much faster than that ring.
     bool waits_for_wire() const {
         if (machine_.hosts() == 1) return false;
-        const double share = std::min(1.0, static_cast<double>(largest_) / (16.0 * mebibyte));
+        const double share =
+            std::min(1.0, static_cast<double>(extent_.largest) / (16.0 * mebibyte));
         return std::ranges::any_of(calls_, [&](const MeasuredCall &call) {
             return call.codec.is_lossless() && spec(call.algorithm) == "ring" &&
                    call.out_of_place() > share * most_fast_ns;
@@ -325,7 +326,7 @@ private:
     Done measure_bands(std::span<const Band> these) {
         QCCL_TRY(const RankDevice device, RankDevice::open("host"));
         const auto source = make_gaussian(1);
-        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, largest_, machine_));
+        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, extent_, machine_));
         for (const PerfArguments &sweep : sweeps) steps_ += sweep_points(sweep);
         Done kept;
         const ProgressListener listener{
@@ -440,7 +441,7 @@ private:
     const qcclComm_t comm_;
     const Machine &machine_;
     const Calibration &known_;
-    uint64_t largest_;
+    CalibrationExtent extent_;
     const TellStep &tell_;
     std::vector<MeasuredCall> calls_;
     uint64_t step_ = 0, steps_ = 0;
@@ -449,8 +450,9 @@ private:
 } // namespace
 
 Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machine &machine,
-                             const Calibration &known, uint64_t largest, const TellStep &tell) {
-    return Run(rank_group, comm, machine, known, largest, tell).measure();
+                             const Calibration &known, const CalibrationExtent &extent,
+                             const TellStep &tell) {
+    return Run(rank_group, comm, machine, known, extent, tell).measure();
 }
 
 std::string machine_text(const Machine &machine) {

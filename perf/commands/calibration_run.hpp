@@ -47,14 +47,26 @@ using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::st
 // user may say.
 inline constexpr uint64_t largest_calibrated = uint64_t{64} << 20;
 inline constexpr uint64_t least_largest_calibrated = uint64_t{64} << 10;
+// How many rounds of how many iterations a small call has unless a user says less. Large calls have
+// fewer.
+inline constexpr uint32_t most_calibrated_rounds = 3;
+inline constexpr uint32_t most_calibrated_iterations = 200;
 
-// All ranks call this together; it blocks until all are done. `largest` limits the bytes of a
-// vector; rank 0's counts. Only rank 0 uses `known` (figures that other jobs of this
+// What a calibration measures.
+struct CalibrationExtent {
+    uint64_t largest = largest_calibrated; // bytes of a vector
+    uint32_t rounds = most_calibrated_rounds;
+    uint32_t iterations = most_calibrated_iterations; // calls of a round
+};
+
+// All ranks call this together; it blocks until all are done. Rank 0's extent counts. Only rank 0
+// uses `known` (figures that other jobs of this
 // machine have found) and `tell`, and only rank 0 gets a result that is not empty. The copy rate is
 // measured among the ranks of one host if none shares a core or no rate is known; otherwise the
 // known rate stays.
 Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machine &machine,
-                             const Calibration &known, uint64_t largest, const TellStep &tell);
+                             const Calibration &known, const CalibrationExtent &extent,
+                             const TellStep &tell);
 
 // Returns a text such as "4 ranks on 2 hosts, 2 on a core".
 std::string machine_text(const Machine &machine);

@@ -1,5 +1,5 @@
 """qccl-perf calibrate: what it writes is read by the library, keeps what was measured before, and what cannot be is refused before
-anything is measured. QTEST_FULL=1 measures larger calls, on one host up to the usual largest size.
+anything is measured. QTEST_FULL=1 measures larger calls, on one host up to the usual largest size, and each call as often as usual.
 
 usage: calibrate_test.py QCCL_PERF RESULTS
 """
@@ -17,6 +17,7 @@ PERF, RESULTS = sys.argv[1:3]
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan", "send"}
 FULL = "QTEST_FULL" in os.environ
 LARGER, SMALLER = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
+SHORT = [] if FULL else ["--rounds", 1, "--iters", 10]
 CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}
 
 
@@ -39,14 +40,14 @@ class Calibrate(unittest.TestCase):
         return found
 
     def test_a_file_for_two_jobs(self):
-        larger = [] if FULL else ["--largest", LARGER]
+        larger = [] if FULL else ["--largest", LARGER, *SHORT]
         said = self.calibrate("-t", 2, *larger, "--out", "-")
         self.assertRegex(said.stdout, r"(?s)\A# last of 2 ranks on 1 host.*\nqccl-calibration version=1\nmachine .*\njob ranks=2 hosts=1 model=\d+\n")
         self.assertRegex(said.stderr, r"\A\d+ calls of 2 ranks on 1 host, .* and \d+ codecs measured; ")
         self.file.parent.mkdir()
         first = said.stdout
         self.file.write_text(first)
-        said = self.calibrate("-t", 3, "--largest", SMALLER, "--out", self.file)
+        said = self.calibrate("-t", 3, "--largest", SMALLER, *SHORT, "--out", self.file)
         self.assertRegex(said.stdout, r"(?m)^\d+ calls of 3 ranks on 1 host, .* and \d+ codecs measured; ")
         self.assertIn(f"written to {self.file}\n", said.stdout)
         self.assertEqual(said.stderr, "")
@@ -87,7 +88,7 @@ class Calibrate(unittest.TestCase):
                 environment(**HERE_ALONE, **{"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": port,
                                              "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)], patience)
         self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
-        for status, _, said in job(PERF, "calibrate", "--largest", "4M" if FULL else "64K", patience=300):
+        for status, _, said in job(PERF, "calibrate", "--largest", "4M" if FULL else "64K", *map(str, SHORT), patience=300):
             # On a busy machine the other rank may take long to start.
             self.assertEqual((status, re.sub(r"qccl-perf: waiting for rank .*\n", "", said)), (0, ""))
         (self.file,) = (self.folder / "qccl").iterdir()
@@ -112,6 +113,7 @@ class Calibrate(unittest.TestCase):
         said = self.calibrate("-t", 2, env={"XDG_CACHE_HOME": "", "HOME": ""}, expect=2).stderr
         self.assertIn("neither HOME nor XDG_CACHE_HOME", said)
         self.assertIn("'4K' is too little", self.calibrate("-t", 2, "--largest", "4K", expect=2).stderr)
+        self.assertIn("--rounds: '4' is no number from 1 to 3", self.calibrate("-t", 2, "--rounds", 4, expect=2).stderr)
         self.assertIn("--threads", self.calibrate("--thread", 2, "--ranks", 2, expect=2).stderr)
 
 
