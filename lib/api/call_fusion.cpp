@@ -1,43 +1,41 @@
-// Decides which calls are fused, and makes the fused call: copies the inputs into one buffer, runs
-// an all-reduce there, and copies the results out.
+// Decides which calls are fused, and runs them as one: FusedCalls copies their inputs into a
+// buffer, runs an all-reduce of the buffer, and copies the results to the callers.
 #include "api/call_fusion.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string_view>
 
 namespace qccl {
 
-// A larger vector takes longer to copy than messages of its own take.
+// Copying a larger vector takes longer than sending it by itself.
 static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
 static constexpr size_t most_bytes_together = size_t{64} << 20;
 
 namespace {
 
-// Algorithms that add the ranks' values in the same order, wherever in the vector the values are.
-// Any of them can run a fused call of the others. `large` is the one for large vectors.
-struct SameOrder {
-    std::array<std::string_view, 2> algorithms;
-    std::string_view large;
-
-    bool has(std::string_view algorithm) const {
-        return std::ranges::find(algorithms, algorithm) != algorithms.end();
-    }
+// An algorithm whose fused calls `large` can run: both add the ranks' values in the same order,
+// wherever in the vector the values are, and `large` is the one of that order for large vectors.
+struct AdditionOrder {
+    std::string_view algorithm, large;
 };
 
-constexpr SameOrder same_orders[] = {
-    {.algorithms = {"oneshot", "direct"}, .large = "direct"},
-    {.algorithms = {"doubling", "doubling"}, .large = "doubling"},
+constexpr AdditionOrder addition_orders[] = {
+    {.algorithm = "oneshot", .large = "direct"},
+    {.algorithm = "direct", .large = "direct"},
+    {.algorithm = "doubling", .large = "doubling"},
 };
 
 } // namespace
 
-static const SameOrder *order_of(const Program &program) {
-    for (const SameOrder &each : same_orders)
-        if (each.has(program.work.algorithm)) return &each;
-    return nullptr;
+// Returns the algorithm that can run fused calls of this one, or an empty name. Algorithms with the
+// same answer add in the same order.
+static std::string_view large_of(const Program &program) {
+    const auto *const order =
+        std::ranges::find(addition_orders, program.work.algorithm, &AdditionOrder::algorithm);
+    return order == std::end(addition_orders) ? std::string_view() : order->large;
 }
 
 // Ranks that have cores of their own and share memory pass small vectors to each other as fast as
@@ -55,7 +53,7 @@ static size_t bytes_of(const ReadyCall &call) {
 static bool can_be_fused(const ReadyCall &call) {
     const Program &program = *call.program;
     return program.work.collective == Collective::all_reduce && program.work.codec.is_lossless() &&
-           program.work.inner_codec.is_lossless() && !program.guard && order_of(program) &&
+           program.work.inner_codec.is_lossless() && !program.guard && !large_of(program).empty() &&
            bytes_of(call) <= most_bytes_of_a_call;
 }
 
@@ -84,7 +82,7 @@ bool FusedCalls::is_apart_from_others(const ReadyCall &call) {
 // Whether calls of two programs may become one call.
 static bool are_alike(const Program &first, const Program &next) {
     return next.work.type == first.work.type && next.work.op == first.work.op &&
-           order_of(next) == order_of(first);
+           large_of(next) == large_of(first);
 }
 
 bool FusedCalls::join(const ReadyCall &next) {
@@ -108,7 +106,7 @@ bool FusedCalls::join(const ReadyCall &next) {
 // ---- The fused call
 
 static Result<ProgramRef> fused_program(Comm &comm, const ReadyCall &first, uint64_t count) {
-    const SameOrder &order = *order_of(*first.program);
+    const std::string_view large = large_of(*first.program);
     const CallPolicy &policy = comm.parts().policy;
     const Work &work = first.program->work;
     ProgramKey key;
@@ -118,8 +116,8 @@ static Result<ProgramRef> fused_program(Comm &comm, const ReadyCall &first, uint
     key.count = count;
     key.pieces = policy.choose_pieces(policy.traits(key.collective, key.type, key.op, count));
     QCCL_TRY(ProgramRef planned, comm.program(key));
-    if (order.has(planned->work.algorithm)) return planned;
-    QCCL_TRY(key.algorithm, parse_algorithm(order.large));
+    if (large_of(*planned) == large) return planned;
+    QCCL_TRY(key.algorithm, parse_algorithm(large));
     return comm.program(key);
 }
 

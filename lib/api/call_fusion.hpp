@@ -1,7 +1,7 @@
 // Fuses small all-reduces of a group: calls that follow one another run as one call over a buffer
 // that holds the values of all of them, so that they take the messages of one call. Results keep
 // their bits, because the fused call adds the ranks' values in the same order. All ranks fuse the
-// same calls if their groups hold the same calls and each stream the same of them.
+// same calls if their groups hold the same calls, with the same ones on each stream.
 #pragma once
 
 #include "api/collective_call.hpp"
@@ -21,7 +21,6 @@ public:
     // Lets the next call join. Returns false, and changes nothing, if it has to run after the
     // others.
     bool join(const ReadyCall &next);
-    size_t calls() const { return calls_.size(); }
     // Runs the calls, or enqueues them, as Comm::run does.
     Done run(Comm &comm, const CallStream &stream) const;
 

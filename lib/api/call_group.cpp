@@ -5,8 +5,6 @@
 #include "api/call_fusion.hpp"
 #include "comm/boundary.hpp"
 
-#include <algorithm>
-#include <cinttypes>
 #include <future>
 #include <map>
 #include <memory>
@@ -14,86 +12,6 @@
 #include <utility>
 
 namespace qccl {
-
-// ---- One message
-
-static Done check_peer(const Comm &comm, const MessageArguments &given) {
-    if (given.peer >= 0 && static_cast<uint32_t>(given.peer) < comm.size()) return {};
-    return invalid_argument("%s is %d, but the ranks are 0 to %" PRIu32, given.peer_name,
-                            given.peer, comm.size() - 1)
-        .compared(comm.size() - 1, given.peer);
-}
-
-Result<Buffer> check_message(const Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_peer(comm, given));
-    QCCL_TRY(const DataType type, take_type(given.type));
-    QCCL_TRY(check_count(given.count_name, given.count, type, 1));
-    Buffer buffer = given.buffer;
-    buffer.bytes = given.count * type_bytes(type);
-    QCCL_TRY(check_pointer(buffer));
-    return buffer;
-}
-
-Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_peer(comm, given));
-    if (static_cast<uint32_t>(given.peer) == comm.rank())
-        return invalid_argument(
-            "%s is %d, this rank itself; qcclSendRecv copies values within a rank", given.peer_name,
-            given.peer);
-    return outcome(check_message(comm, given));
-}
-
-// The channel numbers its two ranks 0 and 1.
-static Error of_channel(const Comm &comm, uint32_t peer, const Error &error) {
-    const uint32_t lower = std::min(comm.rank(), peer), upper = std::max(comm.rank(), peer);
-    Error worded = Error::make(
-        error.code, "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.150s",
-        lower, upper, error.text);
-    if (error.rank != Error::no_rank) worded = worded.at_rank(error.rank == 0 ? lower : upper);
-    return worded.compared(error.expected, error.got);
-}
-
-static CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given) {
-    CallArguments call{.collective = Collective::send,
-                       .count = given.count,
-                       .type = given.type,
-                       .root = static_cast<int>(channel.root),
-                       .stream = given.stream,
-                       .config = given.config};
-    if (given.sends)
-        call.send = given.buffer.start;
-    else
-        call.recv = const_cast<void *>(given.buffer.start);
-    return call;
-}
-
-static Result<PairChannel> channel_of(Comm &comm, const MessageArguments &given) {
-    if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
-    const auto peer = static_cast<uint32_t>(given.peer);
-    auto channel = given.sends ? comm.pairs().to(peer) : comm.pairs().from(peer);
-    if (channel) return channel;
-    const Error &error = channel.error();
-    return comm.abandon(Collective::send,
-                        Error::make(error.code, "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",
-                                    comm.rank(), given.sends ? "sends to" : "receives from", peer,
-                                    error.text)
-                            .at_rank(error.rank)
-                            .compared(error.expected, error.got));
-}
-
-static Done settled(Comm &comm, const MessageArguments &given, const Done &done) {
-    if (done || is_refusal(done.error())) return done;
-    return comm.abandon(Collective::send,
-                        of_channel(comm, static_cast<uint32_t>(given.peer), done.error()));
-}
-
-Done move_message(Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_message_to_other(comm, given));
-    QCCL_TRY(const PairChannel channel, channel_of(comm, given));
-    return settled(comm, given, exception_boundary([&] {
-                       return run_call(*channel.comm, arguments_of(channel, given));
-                   }));
-}
 
 // ---- The group of a thread
 
@@ -139,17 +57,13 @@ Done CallGroup::close() {
 }
 
 static Error of_call(size_t number, Collective collective, const Error &error) {
-    return Error::make(error.code, "call %zu of the group (%s): %.200s", number,
-                       qccl::name(collective), error.text)
-        .at_rank(error.rank)
-        .compared(error.expected, error.got);
+    return reworded(error, "call %zu of the group (%s): %.200s", number, qccl::name(collective),
+                    error.text);
 }
 
 static Error of_fused_calls(size_t first, size_t last, Collective collective, const Error &error) {
-    return Error::make(error.code, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
-                       qccl::name(collective), error.text)
-        .at_rank(error.rank)
-        .compared(error.expected, error.got);
+    return reworded(error, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
+                    qccl::name(collective), error.text);
 }
 
 Done CallGroup::keep(Done checked, GroupedCall call) {
@@ -282,7 +196,7 @@ private:
         return exception_boundary([&]() -> Done {
             for (const auto &[peer, i] : calls) {
                 const GroupedCall &call = group_.calls_[i];
-                if (const auto made = channel_of(comm_of(call), *call.message); !made)
+                if (const auto made = open_channel(comm_of(call), *call.message); !made)
                     return of_call(i + 1, call.collective, made.error());
             }
             return {};
@@ -292,13 +206,14 @@ private:
     // Messages of one channel follow one another on its stream.
     Done enqueue_message(const GroupedCall &call) {
         Comm &comm = comm_of(call);
-        QCCL_TRY(const PairChannel channel, channel_of(comm, *call.message));
+        QCCL_TRY(const PairChannel channel, open_channel(comm, *call.message));
         CallArguments given = arguments_of(channel, *call.message);
         given.stream = nullptr;
-        QCCL_TRY(ReadyCall ready, make_ready(*channel.comm, given));
-        QCCL_TRY(StreamRef own, channel.stream->get());
+        QCCL_TRY(ReadyCall ready, find_ready(*channel.comm, given));
+        CallStream own;
+        QCCL_TRY(own.host, channel.stream->get());
         if (comm.parts().device.gpu) {
-            own->enqueue({.run = [made = channel.comm, ready = std::move(ready)] {
+            own.host->enqueue({.run = [made = channel.comm, ready = std::move(ready)] {
                 return made->run(ready.program, ready.request, {});
             }});
             return {};
@@ -307,16 +222,14 @@ private:
         const StreamEvent begin, end;
         if (callers) {
             callers->enqueue({.run = begin.set()});
-            own->enqueue({.run = begin.wait()});
+            own.host->enqueue({.run = begin.wait()});
         }
-        CallStream stream;
-        QCCL_TRY(stream.host, channel.stream->get());
-        const Done enqueued = channel.comm->run(ready.program, ready.request, stream);
+        const Done enqueued = channel.comm->run(ready.program, ready.request, own);
         if (callers) {
-            own->enqueue({.run = end.set()});
+            own.host->enqueue({.run = end.set()});
             waits_.push_back({call.stream, end, &comm, channel.comm, *call.message});
         }
-        return settled(comm, *call.message, enqueued);
+        return settle_message(comm, *call.message, enqueued);
     }
 
     // The calls of one communicator follow one another. Those of other communicators go on at the
@@ -355,7 +268,7 @@ private:
             (*callers)->enqueue({.run = [each]() -> Done {
                 QCCL_TRY(each.end.wait()());
                 if (const auto failure = each.channel->failure())
-                    return settled(*each.comm, each.message, failure->error);
+                    return settle_message(*each.comm, each.message, failure->error);
                 return {};
             }});
         }
@@ -393,20 +306,18 @@ private:
 
     Done run(const GroupedCall &first, const FusedCalls &fused) {
         Comm &comm = comm_of(first);
-        const Done done = exception_boundary([&]() -> Done {
+        return run_or_abandon(comm, first.collective, [&]() -> Done {
             QCCL_TRY(const CallStream stream, take_call_stream(comm, first.stream));
             return fused.run(comm, stream);
         });
-        if (!done && !is_refusal(done.error())) return comm.abandon(first.collective, done.error());
-        return done;
     }
 
     Done finish_message(const GroupedCall &call) {
         if (!blocks(call)) return {};
         Comm &comm = comm_of(call);
-        QCCL_TRY(const PairChannel channel, channel_of(comm, *call.message));
+        QCCL_TRY(const PairChannel channel, open_channel(comm, *call.message));
         QCCL_TRY(const StreamRef own, channel.stream->get());
-        return settled(comm, *call.message, own->synchronize());
+        return settle_message(comm, *call.message, own->synchronize());
     }
 
     struct WaitForMessage {

@@ -6,36 +6,13 @@
 #pragma once
 
 #include "api/collective_call.hpp"
-#include "api/entry.hpp"
-#include "comm/comm.hpp"
-#include "comm/pair_channels.hpp"
+#include "api/message_call.hpp"
 
 #include <memory>
 #include <optional>
 #include <vector>
 
 namespace qccl {
-
-// One end of a message, as C passes it.
-struct MessageArguments {
-    const char *peer_name = "peer"; // as the header calls it
-    const char *count_name = "count";
-    Buffer buffer{};
-    size_t count = 0;
-    int peer = 0;
-    bool sends = false;
-    qcclDataType_t type = qcclFloat32;
-    qcclStream_t stream = nullptr;
-    const qcclCollConfig_t *config = nullptr;
-};
-
-// Checks what can be checked without the channel, so that a wrong call does not wait for the peer.
-// Returns the buffer with its bytes.
-Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
-// The same for a peer that has to be another rank.
-Done check_message_to_other(const Comm &comm, const MessageArguments &given);
-// Moves one message. An error that is no refusal has failed the communicator.
-Done move_message(Comm &comm, const MessageArguments &given);
 
 class CallGroup {
 public:

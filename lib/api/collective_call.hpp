@@ -5,9 +5,12 @@
 
 #include "api/entry.hpp"
 #include "api/v_forms.hpp"
+#include "base/exception_boundary.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "comm/comm.hpp"
+
+#include <utility>
 
 #include <qccl/qccl.h>
 
@@ -44,5 +47,14 @@ Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given);
 // Runs the call, or enqueues it. Calls that repeat an earlier one skip the checks of all arguments
 // but the buffers and the stream.
 Done run_call(Comm &comm, const CallArguments &given);
+
+// Runs body, a Done(), which is a call of `collective` or a part of one. An error that is no
+// refusal fails the communicator.
+template <class Body> Done run_or_abandon(Comm &comm, Collective collective, Body &&body) {
+    const Done done = exception_boundary(std::forward<Body>(body));
+    if (!done && !is_refusal(done.error())) [[unlikely]]
+        return comm.abandon(collective, done.error());
+    return done;
+}
 
 } // namespace qccl

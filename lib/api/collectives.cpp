@@ -12,9 +12,7 @@ static qcclResult_t collective(qcclComm_t handle, const CallArguments &given) no
     if (CallGroup *const group = CallGroup::current()) [[unlikely]]
         return guarded([&] { return group->add(handle, given); });
     return inside(handle, [&](Comm &comm) -> Done {
-        const Done done = exception_boundary([&] { return run_call(comm, given); });
-        if (!done && !is_refusal(done.error())) return comm.abandon(given.collective, done.error());
-        return done;
+        return run_or_abandon(comm, given.collective, [&] { return run_call(comm, given); });
     });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstdarg>
 #include <cstdint>
 
 namespace qccl {
@@ -32,6 +33,14 @@ Error refuse_entry(Comm &comm, EntryGuard::Answer answer) {
     default:
         return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
     }
+}
+
+Error reworded(const Error &error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    Error worded = Error::make_from(error.code, format, arguments);
+    va_end(arguments);
+    return worded.at_rank(error.rank).compared(error.expected, error.got);
 }
 
 Done check_outside(const CommRef &comm) {

@@ -2,6 +2,7 @@
 // channel that is no refusal fails the communicator.
 #include "api/call_group.hpp"
 #include "api/entry.hpp"
+#include "api/message_call.hpp"
 #include "comm/boundary.hpp"
 #include "comm/streams.hpp"
 

@@ -1,0 +1,86 @@
+// Checks a message, finds its channel, and runs it there as a call of the channel's two ranks.
+#include "api/message_call.hpp"
+
+#include "base/exception_boundary.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+
+namespace qccl {
+
+static Done check_peer(const Comm &comm, const MessageArguments &given) {
+    if (given.peer >= 0 && static_cast<uint32_t>(given.peer) < comm.size()) return {};
+    return invalid_argument("%s is %d, but the ranks are 0 to %" PRIu32, given.peer_name,
+                            given.peer, comm.size() - 1)
+        .compared(comm.size() - 1, given.peer);
+}
+
+Result<Buffer> check_message(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_peer(comm, given));
+    QCCL_TRY(const DataType type, take_type(given.type));
+    QCCL_TRY(check_count(given.count_name, given.count, type, 1));
+    Buffer buffer = given.buffer;
+    buffer.bytes = given.count * type_bytes(type);
+    QCCL_TRY(check_pointer(buffer));
+    return buffer;
+}
+
+Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_peer(comm, given));
+    if (static_cast<uint32_t>(given.peer) == comm.rank())
+        return invalid_argument(
+            "%s is %d, this rank itself; qcclSendRecv copies values within a rank", given.peer_name,
+            given.peer);
+    return outcome(check_message(comm, given));
+}
+
+CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given) {
+    CallArguments call{.collective = Collective::send,
+                       .count = given.count,
+                       .type = given.type,
+                       .root = static_cast<int>(channel.root),
+                       .stream = given.stream,
+                       .config = given.config};
+    if (given.sends)
+        call.send = given.buffer.start;
+    else
+        call.recv = const_cast<void *>(given.buffer.start);
+    return call;
+}
+
+Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given) {
+    if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
+    const auto peer = static_cast<uint32_t>(given.peer);
+    auto channel = given.sends ? comm.pairs().to(peer) : comm.pairs().from(peer);
+    if (channel) return channel;
+    return comm.abandon(Collective::send,
+                        reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",
+                                 comm.rank(), given.sends ? "sends to" : "receives from", peer,
+                                 channel.error().text));
+}
+
+// The channel numbers its two ranks 0 and 1.
+static Error with_ranks_of(const Comm &comm, uint32_t peer, const Error &error) {
+    const uint32_t lower = std::min(comm.rank(), peer), upper = std::max(comm.rank(), peer);
+    Error worded =
+        reworded(error, "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.150s",
+                 lower, upper, error.text);
+    if (error.rank != Error::no_rank) worded.at_rank(error.rank == 0 ? lower : upper);
+    return worded;
+}
+
+Done settle_message(Comm &comm, const MessageArguments &given, const Done &done) {
+    if (done || is_refusal(done.error())) return done;
+    return comm.abandon(Collective::send,
+                        with_ranks_of(comm, static_cast<uint32_t>(given.peer), done.error()));
+}
+
+Done move_message(Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_message_to_other(comm, given));
+    QCCL_TRY(const PairChannel channel, open_channel(comm, given));
+    return settle_message(comm, given, exception_boundary([&] {
+                              return run_call(*channel.comm, arguments_of(channel, given));
+                          }));
+}
+
+} // namespace qccl

@@ -1,0 +1,44 @@
+// One message between two ranks: the checks of its arguments, the channel on which it runs, and
+// what an error of the channel means for the communicator. The C functions that send and receive
+// use it, and so do groups, on the thread that is inside the communicator. The first message
+// between two ranks blocks until the peer makes their channel, too; move_message blocks as the call
+// does.
+#pragma once
+
+#include "api/collective_call.hpp"
+#include "api/entry.hpp"
+#include "comm/comm.hpp"
+#include "comm/pair_channels.hpp"
+
+namespace qccl {
+
+// One end of a message, as C passes it.
+struct MessageArguments {
+    const char *peer_name = "peer"; // as the header calls it
+    const char *count_name = "count";
+    Buffer buffer{};
+    size_t count = 0;
+    int peer = 0;
+    bool sends = false;
+    qcclDataType_t type = qcclFloat32;
+    qcclStream_t stream = nullptr;
+    const qcclCollConfig_t *config = nullptr;
+};
+
+// Checks what can be checked without the channel, so that a wrong call does not wait for the peer.
+// Returns the buffer with its bytes.
+Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
+// The same for a peer that has to be another rank.
+Done check_message_to_other(const Comm &comm, const MessageArguments &given);
+
+// Returns the channel of the message. An error has failed the communicator.
+Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given);
+// The message as a call of its channel.
+CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given);
+// Returns what became of the message. An error of the channel that is no refusal fails the
+// communicator, and its sentence says which ranks the channel's ranks are.
+Done settle_message(Comm &comm, const MessageArguments &given, const Done &done);
+// Moves one message. An error that is no refusal has failed the communicator.
+Done move_message(Comm &comm, const MessageArguments &given);
+
+} // namespace qccl
