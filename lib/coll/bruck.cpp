@@ -4,6 +4,7 @@
 // of its distance, so that it is for small parts, which travel together.
 
 #include "coll/emitters.hpp"
+#include "coll/groups.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -33,7 +34,7 @@ Schedule all_to_all_bruck(const Team &t) {
     // The chunk of a part that has gone `past` ranks of its way to this rank.
     const auto chunk_of = [&](uint32_t way, uint32_t past) {
         const uint32_t giver = t.before(past);
-        return static_cast<uint32_t>((uint64_t{2} * giver + way) % t.size);
+        return chunk_between(t, giver, (giver + way) % t.size);
     };
     for (uint32_t distance = 1; distance < t.size; distance *= 2) {
         for (uint32_t way = distance; way < t.size; way++) {

@@ -102,6 +102,11 @@ Schedule reduce_scatter_by(const GroupPhases &phases, const Group &team, uint32_
 Schedule all_gather_by(const GroupPhases &phases, const Group &team);
 Schedule reduce_by(const GroupPhases &phases, const Group &team, uint32_t root, uint32_t outbox);
 
+// The chunk of the part that a rank has for another one, see Team::chunk_with.
+inline uint32_t chunk_between(const Team &team, uint32_t giver, uint32_t taker) {
+    return Team{.size = team.size, .rank = giver}.chunk_with(taker);
+}
+
 // Receives the part that a rank has for this one. In place it takes the place of the part for that
 // rank, and is stored when that part has been sent.
 void receive_part(Schedule &schedule, const Team &team, uint32_t from, uint32_t giver);

@@ -220,10 +220,6 @@ double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
     return total / static_cast<double>(routes.size()) / t.size;
 }
 
-} // namespace
-
-namespace {
-
 // Writes the all-to-all of one rank. For every other host a rank of its own host handles what the
 // two hosts exchange: it collects the parts of its host's ranks, sends them to the rank of the
 // other host that does the same there, and hands out what comes back. So one message for each pair
@@ -256,9 +252,6 @@ private:
     uint32_t handler(uint32_t host, uint32_t other) const {
         return members_[host][other % members_[host].size()];
     }
-    uint32_t chunk_of(uint32_t giver, uint32_t taker) const {
-        return static_cast<uint32_t>((uint64_t{giver} + taker) % t_.size);
-    }
     // Visits the other ranks of this host, each rank beginning behind itself.
     template <class Visitor> void each_other(Visitor visit) const {
         const auto &all = members_[own_];
@@ -283,13 +276,13 @@ private:
         receive_part(s_, t_, member, member);
         each_handled(t_.rank, [&](uint32_t host) {
             for (const uint32_t taker : members_[host])
-                s_.recv(member, hold(member, taker), chunk_of(member, taker));
+                s_.recv(member, hold(member, taker), chunk_between(t_, member, taker));
         });
     }
     void send_to(uint32_t host) {
         for (const uint32_t giver : members_[own_])
             for (const uint32_t taker : members_[host]) {
-                const uint32_t chunk = chunk_of(giver, taker);
+                const uint32_t chunk = chunk_between(t_, giver, taker);
                 s_.send(handler(host, own_),
                         giver == t_.rank ? input(chunk) : held_.at({giver, taker}), chunk);
             }
@@ -300,13 +293,14 @@ private:
                 if (taker == t_.rank)
                     receive_part(s_, t_, handler(host, own_), giver);
                 else
-                    s_.recv(handler(host, own_), hold(giver, taker), chunk_of(giver, taker));
+                    s_.recv(handler(host, own_), hold(giver, taker),
+                            chunk_between(t_, giver, taker));
             }
     }
     void hand_out_to(uint32_t member) {
         each_handled(t_.rank, [&](uint32_t host) {
             for (const uint32_t giver : members_[host])
-                s_.send(member, held_.at({giver, member}), chunk_of(giver, member));
+                s_.send(member, held_.at({giver, member}), chunk_between(t_, giver, member));
         });
     }
     void take_from(uint32_t member) {

@@ -347,6 +347,13 @@ Done check_sizes(const PerfArguments &to) {
     return {};
 }
 
+Done keep_possible_ops(PerfArguments &to) {
+    if (!reduces(to.collective)) to.ops = {RedOp::sum};
+    std::erase_if(to.ops, [&](RedOp op) { return !takes_op(to.collective, op); });
+    if (to.ops.empty()) return refuse("--op avg: %s does not have it", name(to.collective));
+    return {};
+}
+
 static Done check_together(PerfArguments &to, bool names_ranks) {
     QCCL_TRY(check_gpus(to));
     const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
@@ -368,10 +375,7 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
                       fewest);
     if (to.registers() && to.buffers != Buffers::shareable)
         return refuse("--local_register 1 needs memory from qcclMemAlloc: --buffers shared");
-    if (!reduces(to.collective)) to.ops = {RedOp::sum};
-    std::erase_if(to.ops, [&](RedOp op) { return !takes_op(to.collective, op); });
-    if (to.ops.empty()) return refuse("--op avg: %s does not have it", name(to.collective));
-    return {};
+    return keep_possible_ops(to);
 }
 
 std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,

@@ -131,6 +131,8 @@ void add_ranks(CLI::App &app, PerfArguments &to, const Started &started);
 
 // Fails if the sweep over sizes would not end.
 Done check_sizes(const PerfArguments &arguments);
+// Leaves out the operations that the collective does not have. Fails if none is left.
+Done keep_possible_ops(PerfArguments &arguments);
 
 // Parses NCCL_TESTS_MIN_BW: a number of GB/s.
 Result<double> parse_least_busbw(const std::string &text);

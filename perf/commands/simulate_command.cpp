@@ -72,10 +72,7 @@ static Done check_together(SimulateArguments &to, const MachineRequest &machine)
     QCCL_TRY(check_sizes(calls));
     if (calls.root && *calls.root >= calls.ranks)
         return refuse("--root %u is none of the %u ranks", *calls.root, calls.ranks);
-    if (!reduces(calls.collective)) calls.ops = {RedOp::sum};
-    std::erase_if(calls.ops, [&](RedOp op) { return !takes_op(calls.collective, op); });
-    if (calls.ops.empty())
-        return invalid_argument("--op avg: %s does not have it", name(calls.collective));
+    QCCL_TRY(keep_possible_ops(calls));
     const uint64_t cases = sweep_points(calls) * calls.codecs.size() * calls.algorithms.size();
     for (const auto &[option, file] :
          {std::pair("--perfetto", &to.perfetto_file), std::pair("--goal", &to.goal_file)})

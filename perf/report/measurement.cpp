@@ -2,6 +2,8 @@
 // sizes, in-place positions and bandwidths of a collective with the formulas of nccl-tests.
 #include "perf/report/measurement.hpp"
 
+#include "schedule/shape.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -44,10 +46,7 @@ uint64_t Operation::recv_count() const {
 }
 
 bool Operation::has_result(uint32_t rank) const {
-    const CollectiveRow &row = row_of(collective);
-    if (covered_ranks(collective, rank, ranks) == 0) return false;
-    if (row.moves_on) return rank == (root + 1) % ranks;
-    return !row.has_one_result || rank == root;
+    return has_output(collective, {.size = ranks, .rank = rank, .root = root});
 }
 
 uint64_t Operation::bytes() const {
