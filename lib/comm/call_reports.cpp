@@ -151,13 +151,11 @@ void ChoiceReport::tell(const CommParts &parts, const ProgramKey &key, const Pro
     if (!told_.insert(shape).second) return;
     const auto explanation = explain_choice(parts, key, names);
     if (!explanation) return; // the call runs all the same
-    const CollectiveRow &row = row_of(key.collective);
+    const CollectiveRow &row = row_of(key.called());
     std::string call = row.name;
-    if (row.has_values)
-        call.append(", count ")
-            .append(std::to_string(key.count))
-            .append(", type ")
-            .append(name(key.type));
+    if (row.has_values && !key.is_pairwise())
+        call.append(", count ").append(std::to_string(program.work.count));
+    if (row.has_values) call.append(", type ").append(name(key.type));
     if (row.reduces) call.append(", op ").append(name(key.op));
     if (row.has_root) call.append(", root ").append(std::to_string(key.root));
     if (row.has_values)

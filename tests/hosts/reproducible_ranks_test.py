@@ -44,7 +44,7 @@ class Reproducible(unittest.TestCase):
         differing = 0
         for count in COUNTS:
             first = results(count, *PLACES[0], reproducible=1)
-            self.assertEqual(len(first[0].splitlines()), 10 * len(CODECS))
+            self.assertEqual(len(first[0].splitlines()), 15 * len(CODECS))
             for hosts, more in PLACES[1:]:
                 self.assertEqual(results(count, hosts, more, reproducible=1), first, (count, hosts, more))
                 differing += results(count, hosts, more, reproducible=0) != first
