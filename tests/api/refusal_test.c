@@ -169,6 +169,53 @@ static void buffers_of_exchanges(void **state)
 }
 
 /* Only the root would hear of the error of a compressed reduce or gather. */
+static void counts_and_displacements_of_v_forms(void **state)
+{
+    const qcclComm_t comm = world.comms[0]; /* rank 0 */
+    const size_t fours[2] = {4, 4}, others[2] = {4, 5}, close[2] = {0, 3}, back[2] = {8, 4};
+    const size_t huge[2] = {4, SIZE_MAX}, far[2] = {0, SIZE_MAX / 8};
+    float *const a = values, *const b = values + 2 * count;
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    qcclCodec_t codec;
+    (void)state;
+    refused(qcclAllGatherV(a, b, NULL, NULL, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "counts is NULL, but 2 counts are to be there");
+    refused(qcclAllToAllV(a, fours, NULL, b, NULL, NULL, qcclFloat32, comm, NULL),
+            qcclInvalidArgument, "recv_counts is NULL");
+    refused(qcclAllGatherV(a, b, fours, close, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "displs: the parts of rank 0 and of rank 1 overlap in recv");
+    refused(qcclAllGatherV(a, b, huge, NULL, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "counts[1] is 1844");
+    refused(qcclScatterV(a, huge, NULL, b, 4, qcclFloat32, 0, comm, NULL), qcclInvalidArgument,
+            "counts[1] is 1844");
+    refused(qcclAllGatherV(a, b, fours, far, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "counts[1] is 4, but the part begins at 2305843009213693951");
+    refused(qcclAllToAllV(a, fours, NULL, b, back, NULL, qcclFloat32, comm, NULL),
+            qcclInvalidArgument, "send_counts[0] is 4, but recv_counts[0] is 8");
+    refused(qcclGatherV(a, 3, b, fours, NULL, qcclFloat32, 0, comm, NULL), qcclInvalidArgument,
+            "send_count is 3, but counts[0] is 4");
+    refused(qcclScatterV(a, fours, NULL, b, 3, qcclFloat32, 0, comm, NULL), qcclInvalidArgument,
+            "counts[0] is 4, but recv_count is 3");
+    refused(qcclAllToAllV(a, fours, NULL, a, others, NULL, qcclFloat32, comm, NULL),
+            qcclInvalidArgument,
+            "send (part of rank 1) and recv (part of rank 1) overlap, but are not the same");
+    refused(qcclAllToAllV(a, fours, NULL, a + 2, fours, NULL, qcclFloat32, comm, NULL),
+            qcclInvalidArgument, "send (part of rank 0) and recv (part of rank 0) overlap");
+    refused(qcclAllGatherV(NULL, b, fours, NULL, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "send is NULL, but 16 bytes are to be there");
+    refused(qcclGatherV(a, 4, b, fours, NULL, qcclFloat32, 2, comm, NULL), qcclInvalidArgument,
+            "root is 2, but the ranks are 0 to 1");
+    config.algorithm = "bruck";
+    refused(qcclAllToAllVConfig(a, fours, NULL, b, fours, NULL, qcclFloat32, comm, NULL, &config),
+            qcclInvalidArgument, "algorithm of all_to_all_v");
+    config.algorithm = NULL;
+    assert_int_equal(qcclCodecCreate(&codec, "int8:guard=nmse:1e-4"), qcclSuccess);
+    config.codec = codec;
+    refused(qcclAllGatherVConfig(a, b, fours, NULL, qcclFloat32, comm, NULL, &config),
+            qcclInvalidArgument, "all_gather_v has no guards");
+    assert_int_equal(qcclCodecDestroy(codec), qcclSuccess);
+}
+
 static void guards_of_calls_with_one_result(void **state)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -394,6 +441,7 @@ int main(void)
         cmocka_unit_test(counts),
         cmocka_unit_test(buffers),
         cmocka_unit_test(buffers_of_exchanges),
+        cmocka_unit_test(counts_and_displacements_of_v_forms),
         cmocka_unit_test(guards_of_calls_with_one_result),
         cmocka_unit_test(averages_of_prefixes),
         cmocka_unit_test(buffers_of_a_call_that_is_repeated),

@@ -485,63 +485,6 @@ static void ends_at_segments_are_noticed(void **state)
     check_lengths(0, segment, "rank 1 sends 0 values to rank 0, which expects 1024");
 }
 
-/* ---- Arguments that are refused */
-
-static void assert_refused(qcclResult_t result, const char *sentence)
-{
-    assert_int_equal(result, qcclInvalidArgument);
-    assert_says(qcclGetLastError(NULL), sentence);
-}
-
-static void wrong_arguments_are_refused_by_name(void **state)
-{
-    world_t world = make_world(2);
-    const qcclComm_t comm = world.comms[0]; /* rank 0 */
-    const size_t counts[2] = {4, 4}, others[2] = {4, 5}, close[2] = {0, 3}, back[2] = {8, 4};
-    const size_t huge[2] = {4, SIZE_MAX}, far[2] = {0, SIZE_MAX / 8};
-    float *const a = values[0], *const b = results[0];
-    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-    qcclCodec_t codec;
-    (void)state;
-    assert_refused(qcclAllGatherV(a, b, NULL, NULL, qcclFloat32, comm, NULL),
-                   "counts is NULL, but 2 counts are to be there");
-    assert_refused(qcclAllToAllV(a, counts, NULL, b, NULL, NULL, qcclFloat32, comm, NULL),
-                   "recv_counts is NULL");
-    assert_refused(qcclAllGatherV(a, b, counts, close, qcclFloat32, comm, NULL),
-                   "displs: the parts of rank 0 and of rank 1 overlap in recv");
-    assert_refused(qcclAllGatherV(a, b, huge, NULL, qcclFloat32, comm, NULL), "counts[1] is 1844");
-    assert_refused(qcclScatterV(a, huge, NULL, b, 4, qcclFloat32, 0, comm, NULL),
-                   "counts[1] is 1844");
-    assert_refused(qcclAllGatherV(a, b, counts, far, qcclFloat32, comm, NULL),
-                   "counts[1] is 4, but the part begins at 2305843009213693951");
-    assert_refused(qcclAllToAllV(a, counts, NULL, b, back, NULL, qcclFloat32, comm, NULL),
-                   "send_counts[0] is 4, but recv_counts[0] is 8");
-    assert_refused(qcclGatherV(a, 3, b, counts, NULL, qcclFloat32, 0, comm, NULL),
-                   "send_count is 3, but counts[0] is 4");
-    assert_refused(qcclScatterV(a, counts, NULL, b, 3, qcclFloat32, 0, comm, NULL),
-                   "counts[0] is 4, but recv_count is 3");
-    assert_refused(qcclAllToAllV(a, counts, NULL, a, others, NULL, qcclFloat32, comm, NULL),
-                   "send (part of rank 1) and recv (part of rank 1) overlap, but are not the same");
-    assert_refused(qcclAllToAllV(a, counts, NULL, a + 2, counts, NULL, qcclFloat32, comm, NULL),
-                   "send (part of rank 0) and recv (part of rank 0) overlap");
-    assert_refused(qcclAllGatherV(NULL, b, counts, NULL, qcclFloat32, comm, NULL),
-                   "send is NULL, but 16 bytes are to be there");
-    assert_refused(qcclGatherV(a, 4, b, counts, NULL, qcclFloat32, 2, comm, NULL),
-                   "root is 2, but the ranks are 0 to 1");
-    config.algorithm = "bruck";
-    assert_refused(
-        qcclAllToAllVConfig(a, counts, NULL, b, counts, NULL, qcclFloat32, comm, NULL, &config),
-        "algorithm of all_to_all_v");
-    config.algorithm = NULL;
-    assert_int_equal(qcclCodecCreate(&codec, "int8:guard=nmse:1e-4"), qcclSuccess);
-    config.codec = codec;
-    assert_refused(qcclAllGatherVConfig(a, b, counts, NULL, qcclFloat32, comm, NULL, &config),
-                   "all_gather_v has no guards");
-    assert_int_equal(qcclCodecDestroy(codec), qcclSuccess);
-    assert_works(&world);
-    end_world(&world);
-}
-
 /* ---- Groups and streams */
 
 /* The library reads the counts before the functions return, so the caller may reuse them. Between
@@ -602,7 +545,6 @@ int main(void)
 #ifndef ON_GPUS
         cmocka_unit_test(counts_that_differ_are_named),
         cmocka_unit_test(ends_at_segments_are_noticed),
-        cmocka_unit_test(wrong_arguments_are_refused_by_name),
         cmocka_unit_test(counts_are_read_before_the_function_returns),
 #endif
     };
