@@ -175,15 +175,76 @@ enum {
     qcclFloat64 = 8,
     qcclBfloat16 = 9,
     qcclFloat8e4m3 = 10, /* OCP, on every device */
-    qcclFloat8e5m2 = 11  /* OCP, on every device */
+    qcclFloat8e5m2 = 11, /* OCP, on every device */
+    qcclInt16 = 12,
+    qcclUint16 = 13,
+    qcclComplex64 = 14,  /* real and imaginary part in fp32: C's float complex */
+    qcclComplex128 = 15, /* in fp64: C's double complex */
+    qcclBool = 16,       /* one byte; any byte but zero is true */
+    /* A value, and an index of type int32_t, in a struct as C lays it out. */
+    qcclFloatInt = 17,  /* struct { float value; int32_t index; }, 8 bytes */
+    qcclDoubleInt = 18, /* struct { double value; int32_t index; }, 16 bytes */
+    qcclLongInt = 19,   /* struct { int64_t value; int32_t index; }, 16 bytes */
+    qcclIntInt = 20,    /* struct { int32_t value; int32_t index; }, 8 bytes */
+    qcclShortInt = 21   /* struct { int16_t value; int32_t index; }, 8 bytes */
 };
 
-/* Sums of floats of 8, 16 and 32 bits are formed in fp32, sums of fp64 in fp64, and sums of
+/* How a reduction combines the values of ranks. The type decides which operations are possible:
+ *
+ *   integers       qcclSum, qcclProd, qcclMax, qcclMin, qcclAvg, the operations on bits and the
+ *                  logical operations
+ *   floats         qcclSum, qcclProd, qcclMax, qcclMin, qcclAvg
+ *   complex types  qcclSum, qcclProd, qcclAvg
+ *   qcclBool       qcclMax, qcclMin, the operations on bits and the logical operations
+ *   pairs          qcclMinLoc, qcclMaxLoc
+ *
+ * A call with another combination returns qcclInvalidArgument, and its sentence names type and
+ * operation. Collectives that do not reduce move every type and keep all of its bits.
+ *
+ * Sums of floats of 8, 16 and 32 bits are formed in fp32, sums of fp64 in fp64, and sums of
  * integers in their own type, in which they wrap around. The result is rounded once. qcclAvg
  * divides by the number of ranks after the last addition; integers truncate toward zero. In qcclMin
- * and qcclMax any NaN gives NaN, and -0 is less than +0. */
+ * and qcclMax any NaN gives NaN, and -0 is less than +0.
+ *
+ * A complex sum adds the parts by themselves, and qcclAvg divides both. A complex product is
+ * (a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re): each product and each sum is rounded by
+ * itself in the type of the parts, and infinities get no treatment of their own.
+ *
+ * qcclBitAnd, qcclBitOr and qcclBitXor combine the bits of integers. The logical operations take
+ * zero for false and every other integer for true, and give 1 for true and 0 for false in the type.
+ * In qcclBool all of these operations are the logical ones, qcclMin is qcclLogicalAnd, and qcclMax
+ * is qcclLogicalOr. The result is 0 or 1.
+ *
+ * qcclMinLoc and qcclMaxLoc give the pair with the smallest or the largest value. Among pairs with
+ * equal values they give the one with the smallest index; -0 and +0 are equal, except that among
+ * zeros with the same index qcclMinLoc prefers -0 and qcclMaxLoc +0. If a value is NaN, the result
+ * has a NaN and the smallest index that a NaN has. So the result does not depend on the order in
+ * which ranks are combined. The reduction writes zeros to the padding of a pair.
+ *
+ * Codecs encode floats, and complex numbers that are moved, summed or averaged: a codec sees them
+ * as twice as many values of fp32 or fp64, and so do messages, statistics and traces of an encoded
+ * call. A codec that a call names for other values is refused (qcclInvalidArgument); one that
+ * comes from a setting leaves them unencoded.
+ *
+ * A result that covers the values of one rank alone (in a communicator of one rank, on rank 0 of a
+ * scan and on rank 1 of an exscan) is a copy of these values. The copy keeps all bits: a true value
+ * that is not 1, a NaN, and padding. */
 typedef int32_t qcclRedOp_t;
-enum { qcclSum = 0, qcclProd = 1, qcclMax = 2, qcclMin = 3, qcclAvg = 4 };
+enum {
+    qcclSum = 0,
+    qcclProd = 1,
+    qcclMax = 2,
+    qcclMin = 3,
+    qcclAvg = 4,
+    qcclBitAnd = 5,
+    qcclBitOr = 6,
+    qcclBitXor = 7,
+    qcclLogicalAnd = 8,
+    qcclLogicalOr = 9,
+    qcclLogicalXor = 10,
+    qcclMinLoc = 11, /* MPI_MINLOC */
+    qcclMaxLoc = 12  /* MPI_MAXLOC */
+};
 
 /* Handles. They look like pointers, but are numbers. Programs only compare them and pass them
  * on. */
@@ -731,11 +792,12 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  *   qcclSuccess          Without a stream, or with QCCL_STREAM_SYNC: the call is done on this rank.
  *                        With a stream: the call is enqueued.
  *   entry errors
- *   qcclInvalidArgument  An argument is not valid: an unknown type, op or root; a count that memory
- *                        cannot hold; a buffer that is NULL, overlaps the other one, or is not in
- *                        the device's memory; a stream of another kind; a field of config; an
- *                        algorithm that this collective does not have; a codec that cannot encode
- *                        the call. The caller corrects it and calls again.
+ *   qcclInvalidArgument  An argument is not valid: an unknown type, op or root; an op that the type
+ *                        does not have; a count that memory cannot hold; a buffer that is NULL,
+ *                        overlaps the other one, or is not in the device's memory; a stream of
+ *                        another kind; a field of config; an algorithm that this collective does
+ *                        not have; a codec that cannot encode the call. The caller corrects it and
+ *                        calls again.
  *   qcclInvalidUsage     also if the stream or the codec has been destroyed, a stream of this GPU
  *                        cannot wait for the host, or the call cannot be captured. The caller uses
  *                        another handle, or QCCL_STREAM_SYNC.

@@ -1,13 +1,12 @@
 // Numbers, one at a time, for the kernels of CPUs and GPUs. Numbers of 8 and 16 bits: how they
 // widen, how a wider value rounds to them, and the minimum and maximum of reductions, in portable
-// constexpr integer arithmetic. Values in memory: loads and stores values of any element type, and
-// combines them with a reduction operation; pointers need no alignment.
+// constexpr integer arithmetic. Values in memory: loads and stores floats of every format; pointers
+// need no alignment. combine.hpp combines values.
 #pragma once
 
 #include "base/types.hpp"
 
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -252,71 +251,18 @@ template <class F> void with_narrow_format(DataType narrow, F &&f) {
     case DataType::int64:
     case DataType::uint64:
     case DataType::float32:
-    case DataType::float64: return; // not narrow
+    case DataType::float64:
+    case DataType::int16:
+    case DataType::uint16:
+    case DataType::complex64:
+    case DataType::complex128:
+    case DataType::boolean:
+    case DataType::float_int:
+    case DataType::double_int:
+    case DataType::long_int:
+    case DataType::int_int:
+    case DataType::short_int: return; // not narrow
     }
-}
-
-// Calls f with a value of the C++ type that `accumulator` names.
-template <class F> void with_accumulator(DataType accumulator, F &&f) {
-    switch (accumulator) {
-    case DataType::int8: return f(int8_t{});
-    case DataType::uint8: return f(uint8_t{});
-    case DataType::int32: return f(int32_t{});
-    case DataType::uint32: return f(uint32_t{});
-    case DataType::int64: return f(int64_t{});
-    case DataType::uint64: return f(uint64_t{});
-    case DataType::float64: return f(double{});
-    default: return f(float{});
-    }
-}
-
-// Loads a value for an accumulator of type T. Integers have the accumulator's own type.
-template <class T> T load_as(DataType in, const void *src, size_t i) {
-    if constexpr (std::is_integral_v<T>)
-        return load_bits<T>(src, i);
-    else
-        return static_cast<T>(load_float(in, src, i));
-}
-
-// Combines two values; NaN need not be canonical. Integers wrap. avg only adds; the division
-// follows once, at the end.
-template <std::floating_point T> constexpr T combine_raw(RedOp op, T a, T b) {
-    switch (op) {
-    case RedOp::prod: return a * b;
-    case RedOp::max: return maximum(a, b);
-    case RedOp::min: return minimum(a, b);
-    case RedOp::sum:
-    case RedOp::avg: break;
-    }
-    return a + b;
-}
-template <std::integral T> constexpr T combine_raw(RedOp op, T a, T b) {
-    const auto wide_a = static_cast<uint64_t>(a), wide_b = static_cast<uint64_t>(b);
-    switch (op) {
-    case RedOp::prod: return static_cast<T>(wide_a * wide_b);
-    case RedOp::max: return a > b ? a : b;
-    case RedOp::min: return a < b ? a : b;
-    case RedOp::sum:
-    case RedOp::avg: break;
-    }
-    return static_cast<T>(wide_a + wide_b);
-}
-// Combines two values; NaN becomes canonical.
-template <class T> constexpr T combine(RedOp op, T a, T b) {
-    if constexpr (std::floating_point<T>)
-        return canonical(combine_raw(op, a, b));
-    else
-        return combine_raw(op, a, b);
-}
-
-// Divides truly; integers truncate toward zero.
-template <class T> constexpr T divided(T a, uint32_t ranks) {
-    if constexpr (std::floating_point<T>)
-        return canonical(a / static_cast<T>(ranks));
-    else if constexpr (std::is_signed_v<T>)
-        return static_cast<T>(int64_t{a} / int64_t{ranks});
-    else
-        return static_cast<T>(uint64_t{a} / uint64_t{ranks});
 }
 
 } // namespace qccl

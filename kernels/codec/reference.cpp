@@ -7,10 +7,19 @@
 
 namespace qccl {
 
-static_assert(type_table.size() == 12,
-              "a new type needs cases in number.hpp (load_float, store_float, with_accumulator), "
-              "cpu_values-inl.hpp (copy), cpu_tier-inl.hpp (encode_cast) and gpu_lane.hpp "
-              "(with_bits, with_format)");
+static_assert(type_table.size() == 22,
+              "a new type needs cases in number.hpp (load_float, store_float), combine.hpp "
+              "(with_accumulator), cpu_values-inl.hpp (copy), cpu_tier-inl.hpp (encode_cast) and "
+              "gpu_lane.hpp (with_bits, with_format)");
+// An element in memory is a value of its accumulator's type, unless it is a narrow float.
+static_assert(sizeof(Complex<float>) == type_bytes(DataType::complex64) &&
+              sizeof(Complex<double>) == type_bytes(DataType::complex128) &&
+              sizeof(Boolean) == type_bytes(DataType::boolean) &&
+              sizeof(IndexedValue<float>) == type_bytes(DataType::float_int) &&
+              sizeof(IndexedValue<double>) == type_bytes(DataType::double_int) &&
+              sizeof(IndexedValue<int64_t>) == type_bytes(DataType::long_int) &&
+              sizeof(IndexedValue<int32_t>) == type_bytes(DataType::int_int) &&
+              sizeof(IndexedValue<int16_t>) == type_bytes(DataType::short_int));
 
 // ---- Codes in planes
 

@@ -6,6 +6,7 @@
 
 #include "device/kernels.hpp"
 #include "kernels/codec/code_rounding.hpp"
+#include "kernels/codec/combine.hpp"
 #include "kernels/codec/number.hpp"
 
 #include <algorithm>

@@ -12,6 +12,7 @@
 #define QCCL_CPU_VALUES_INL
 #endif
 
+#include "kernels/codec/combine.hpp"
 #include "kernels/codec/number.hpp"
 
 #include <hwy/cache_control.h>
@@ -171,7 +172,7 @@ template <class F> HWY_INLINE void store(FloatVector v, Storage<F> *dst) {
 
 using Doubles = hn::CappedTag<double, max_lanes>;
 
-// combine() of number.hpp for vectors: NaN becomes canonical, -0 < +0.
+// combine() of combine.hpp for vectors: NaN becomes canonical, -0 < +0.
 template <RedOp op, class V> HWY_INLINE V combine_vectors(V a, V b) {
     if constexpr (op == RedOp::sum)
         return canonical_vector(hn::Add(a, b));
@@ -220,28 +221,97 @@ template <RedOp op, class F> void reduce_floats(void *accumulator, const void *s
                                        static_cast<const Storage<F> *>(src), count);
 }
 
-// Plain loops, which compilers vectorise: Highway has no products of 8 and 64 bits.
-template <RedOp op, class T>
-void reduce_integers(void *accumulator, const void *src, size_t count) {
+// Plain loops, which compilers vectorise: Highway has no products of 8 and 64 bits, and other
+// elements are rare.
+template <RedOp op, class T> void reduce_plainly(void *accumulator, const void *src, size_t count) {
     for (size_t i = 0; i < count; i++)
         store_bits(accumulator, i, combine(op, load_bits<T>(accumulator, i), load_bits<T>(src, i)));
 }
 
-// The type of the values determines the accumulator's type.
+// Multiplies complex numbers. Parts lie in vectors of their own: GCC 12 fuses products and sums of
+// a plain loop.
+template <class T> struct ComplexProductStep {
+    using Parts = hn::CappedTag<T, max_lanes / 2>;
+
+    static HWY_INLINE void run(T *accumulator, const T *src) {
+        const Parts d;
+        hn::Vec<Parts> a_re, a_im, b_re, b_im;
+        hn::LoadInterleaved2(d, accumulator, a_re, a_im);
+        hn::LoadInterleaved2(d, src, b_re, b_im);
+        const auto re = hn::Sub(hn::Mul(a_re, b_re), hn::Mul(a_im, b_im));
+        const auto im = hn::Add(hn::Mul(a_re, b_im), hn::Mul(a_im, b_re));
+        hn::StoreInterleaved2(canonical_vector(re), canonical_vector(im), d, accumulator);
+    }
+};
+
+// A sum of complex numbers is one of twice as many floats.
+template <RedOp op, class T> void reduce_complex(void *accumulator, const void *src, size_t count) {
+    using Step = ComplexProductStep<T>;
+    if constexpr (op == RedOp::sum)
+        reduce_floats<op, T>(accumulator, src, 2 * count);
+    else if constexpr (op == RedOp::prod)
+        for_each_vector<Step>(2 * hn::Lanes(typename Step::Parts()), static_cast<T *>(accumulator),
+                              static_cast<const T *>(src), 2 * count);
+}
+
+// sum, prod, max and min. The type of the values determines the accumulator's type.
 template <RedOp op> void reduce_op(DataType in, void *accumulator, const void *src, size_t count) {
     switch (in) {
-    case DataType::int8: return reduce_integers<op, int8_t>(accumulator, src, count);
-    case DataType::uint8: return reduce_integers<op, uint8_t>(accumulator, src, count);
-    case DataType::int32: return reduce_integers<op, int32_t>(accumulator, src, count);
-    case DataType::uint32: return reduce_integers<op, uint32_t>(accumulator, src, count);
-    case DataType::int64: return reduce_integers<op, int64_t>(accumulator, src, count);
-    case DataType::uint64: return reduce_integers<op, uint64_t>(accumulator, src, count);
+    case DataType::int8: return reduce_plainly<op, int8_t>(accumulator, src, count);
+    case DataType::uint8: return reduce_plainly<op, uint8_t>(accumulator, src, count);
+    case DataType::int16: return reduce_plainly<op, int16_t>(accumulator, src, count);
+    case DataType::uint16: return reduce_plainly<op, uint16_t>(accumulator, src, count);
+    case DataType::int32: return reduce_plainly<op, int32_t>(accumulator, src, count);
+    case DataType::uint32: return reduce_plainly<op, uint32_t>(accumulator, src, count);
+    case DataType::int64: return reduce_plainly<op, int64_t>(accumulator, src, count);
+    case DataType::uint64: return reduce_plainly<op, uint64_t>(accumulator, src, count);
     case DataType::float16: return reduce_floats<op, Half>(accumulator, src, count);
     case DataType::float32: return reduce_floats<op, float>(accumulator, src, count);
     case DataType::float64: return reduce_floats<op, double>(accumulator, src, count);
     case DataType::bfloat16: return reduce_floats<op, Bfloat>(accumulator, src, count);
     case DataType::float8e4m3: return reduce_floats<op, E4m3>(accumulator, src, count);
     case DataType::float8e5m2: return reduce_floats<op, E5m2>(accumulator, src, count);
+    case DataType::complex64: return reduce_complex<op, float>(accumulator, src, count);
+    case DataType::complex128: return reduce_complex<op, double>(accumulator, src, count);
+    case DataType::boolean: return reduce_plainly<op, Boolean>(accumulator, src, count);
+    case DataType::float_int:
+    case DataType::double_int:
+    case DataType::long_int:
+    case DataType::int_int:
+    case DataType::short_int: break; // they take other operations
+    }
+}
+
+// Bits have no type: the bytes of the values are combined.
+template <RedOp op>
+void reduce_bits(DataType in, void *accumulator, const void *src, size_t count) {
+    if (in == DataType::boolean) return reduce_plainly<op, Boolean>(accumulator, src, count);
+    reduce_plainly<op, uint8_t>(accumulator, src, count * type_bytes(in));
+}
+
+// Zero is zero in integers with and without a sign.
+template <RedOp op>
+void reduce_truth(DataType in, void *accumulator, const void *src, size_t count) {
+    switch (type_bytes(in)) {
+    case 1: return reduce_plainly<op, uint8_t>(accumulator, src, count);
+    case 2: return reduce_plainly<op, uint16_t>(accumulator, src, count);
+    case 4: return reduce_plainly<op, uint32_t>(accumulator, src, count);
+    default: return reduce_plainly<op, uint64_t>(accumulator, src, count);
+    }
+}
+
+template <RedOp op>
+void reduce_pairs(DataType in, void *accumulator, const void *src, size_t count) {
+    switch (in) {
+    case DataType::float_int:
+        return reduce_plainly<op, IndexedValue<float>>(accumulator, src, count);
+    case DataType::double_int:
+        return reduce_plainly<op, IndexedValue<double>>(accumulator, src, count);
+    case DataType::long_int:
+        return reduce_plainly<op, IndexedValue<int64_t>>(accumulator, src, count);
+    case DataType::short_int:
+        return reduce_plainly<op, IndexedValue<int16_t>>(accumulator, src, count);
+    default: return reduce_plainly<op, IndexedValue<int32_t>>(accumulator, src, count);
     }
 }
 
@@ -254,6 +324,14 @@ inline void reduce(RedOp op, DataType, void *accumulator, DataType in, const voi
     case RedOp::prod: return reduce_op<RedOp::prod>(in, accumulator, src, count);
     case RedOp::max: return reduce_op<RedOp::max>(in, accumulator, src, count);
     case RedOp::min: return reduce_op<RedOp::min>(in, accumulator, src, count);
+    case RedOp::bit_and: return reduce_bits<RedOp::bit_and>(in, accumulator, src, count);
+    case RedOp::bit_or: return reduce_bits<RedOp::bit_or>(in, accumulator, src, count);
+    case RedOp::bit_xor: return reduce_bits<RedOp::bit_xor>(in, accumulator, src, count);
+    case RedOp::logical_and: return reduce_truth<RedOp::logical_and>(in, accumulator, src, count);
+    case RedOp::logical_or: return reduce_truth<RedOp::logical_or>(in, accumulator, src, count);
+    case RedOp::logical_xor: return reduce_truth<RedOp::logical_xor>(in, accumulator, src, count);
+    case RedOp::min_loc: return reduce_pairs<RedOp::min_loc>(in, accumulator, src, count);
+    case RedOp::max_loc: return reduce_pairs<RedOp::max_loc>(in, accumulator, src, count);
     }
 }
 

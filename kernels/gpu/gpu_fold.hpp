@@ -28,14 +28,25 @@ QCCL_DEVICE void combine_values(RedOp op, Held<Layout, T> &values, const Held<La
         });
     };
     // The operation is the same for all values, so it is selected once and not for each value.
-    switch (op) {
-    case RedOp::prod: return each([](T a, T b) { return combine_raw(RedOp::prod, a, b); });
-    case RedOp::max: return each([](T a, T b) { return combine_raw(RedOp::max, a, b); });
-    case RedOp::min: return each([](T a, T b) { return combine_raw(RedOp::min, a, b); });
-    case RedOp::sum:
-    case RedOp::avg: break;
+    if constexpr (is_pair<T>) {
+        if (op == RedOp::max_loc)
+            return each([](T a, T b) { return combine_raw(RedOp::max_loc, a, b); });
+        return each([](T a, T b) { return combine_raw(RedOp::min_loc, a, b); });
+    } else if constexpr (std::is_same_v<T, Boolean>) {
+        return each([op](T a, T b) { return combine_raw(op, a, b); });
+    } else {
+        if (op == RedOp::prod) return each([](T a, T b) { return combine_raw(RedOp::prod, a, b); });
+        if constexpr (!is_complex<T>) {
+            if (op == RedOp::max)
+                return each([](T a, T b) { return combine_raw(RedOp::max, a, b); });
+            if (op == RedOp::min)
+                return each([](T a, T b) { return combine_raw(RedOp::min, a, b); });
+        }
+        // One loop for all of these keeps the kernels of integers small.
+        if constexpr (std::is_integral_v<T>)
+            if (op >= RedOp::bit_and) return each([op](T a, T b) { return combine_raw(op, a, b); });
+        each([](T a, T b) { return combine_raw(RedOp::sum, a, b); });
     }
-    each([](T a, T b) { return combine_raw(RedOp::sum, a, b); });
 }
 
 // Combines all sources of a tensor and divides the result by the batch's divisor. The first source

@@ -3,7 +3,8 @@
 // layout says which.
 //
 // A lane accesses global memory 16 bytes at once, or fewer if the values have fewer. Addresses are
-// multiples of the access size; addresses of single values are multiples of their size.
+// multiples of the access size; addresses of single values are multiples of their alignment, which
+// is their size unless they consist of several numbers.
 //
 // Codes lie in the planes of a payload (lib/codec/chunk.hpp). A lane has the codes of its values
 // in the bytes of words, so that an operation on a word is one on four codes. Payloads start at
@@ -12,6 +13,7 @@
 
 #include "base/types.hpp"
 #include "device/batch.hpp"
+#include "kernels/codec/combine.hpp"
 #include "kernels/codec/number.hpp"
 #include "kernels/gpu/port.hpp"
 
@@ -31,7 +33,9 @@ template <size_t bytes> struct __attribute__((may_alias)) Piece {
 };
 
 template <class T, unsigned count>
-inline constexpr size_t piece_bytes = count * sizeof(T) < 16 ? count * sizeof(T) : 16;
+inline constexpr size_t piece_bytes = count == 1               ? alignof(T)
+                                      : count * sizeof(T) < 16 ? count * sizeof(T)
+                                                               : 16;
 
 template <class T, unsigned count> QCCL_DEVICE bool is_aligned(const std::byte *at) {
     return reinterpret_cast<uintptr_t>(at) % piece_bytes<T, count> == 0;
@@ -288,7 +292,10 @@ QCCL_DEVICE void narrow_values(DataType type, bool saturates, const T (&values)[
 // time.
 template <class T, unsigned runs, unsigned length>
 QCCL_DEVICE void make_canonical(T (&values)[runs][length]) {
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (!std::is_arithmetic_v<T>) { // rare types
+        for_each_of_runs<runs, length>(
+            [&](unsigned run, unsigned i) { values[run][i] = canonical_element(values[run][i]); });
+    } else if constexpr (std::is_floating_point_v<T>) {
         bool has_nan = false;
 #pragma unroll
         for (unsigned run = 0; run < runs; run++)

@@ -50,9 +50,11 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
             "themselves need a codec without one",
             spec(named->codec).c_str());
     QCCL_TRY(const DataType known, take_type(type));
-    QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
+    CodedValues values = coded_values(Collective::broadcast, known, RedOp::sum, count);
+    if (named->codec.is_lossless()) values = {known, count};
+    QCCL_TRY(check_codec(named->codec, Collective::broadcast, values.type, RedOp::sum));
     QCCL_TRY(check_count("count", count, known, 1));
-    return Container{named->codec, named->kernels, known, count};
+    return Container{named->codec, named->kernels, values.type, values.count};
 }
 
 ChunkRange whole(const Container &container, const PayloadLayout &layout) {
@@ -141,8 +143,8 @@ qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, q
     return guarded([=]() -> Done {
         QCCL_TRY(const StreamRef queue, take_stream(stream));
         QCCL_TRY(const Container container, take_container(codec, count, type));
-        const size_t bytes = encoded_bytes(container.codec, container.type, count);
-        const Buffer from{"src", src, count * type_bytes(container.type)};
+        const size_t bytes = encoded_bytes(container.codec, container.type, container.count);
+        const Buffer from{"src", src, container.count * type_bytes(container.type)};
         const Buffer to{"dst", dst, bytes};
         QCCL_TRY(check_pointer(from));
         QCCL_TRY(check_pointer(to));
@@ -168,7 +170,7 @@ qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, v
         QCCL_TRY(const StreamRef queue, take_stream(stream));
         QCCL_TRY(const Container container, take_container(codec, count, type));
         const Buffer from{"src", src, bytes};
-        const Buffer to{"dst", dst, count * type_bytes(container.type)};
+        const Buffer to{"dst", dst, container.count * type_bytes(container.type)};
         QCCL_TRY(check_pointer(from));
         QCCL_TRY(check_pointer(to));
         QCCL_TRY(check_apart(from, to));

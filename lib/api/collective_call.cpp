@@ -40,7 +40,7 @@ static Buffers buffers_of(const CallArguments &given, const ProgramKey &key, con
     Team rooted = team;
     rooted.root = key.root;
     if (key.v.parts) return buffers_of_parts(given, key, rooted);
-    const size_t block = given.count * type_bytes(key.type);
+    const size_t block = key.count * type_bytes(key.type);
     const size_t whole = block * parts_of(key.collective, team.size);
     const CollectiveRow &row = row_of(key.collective);
     Buffers buffers{{"send", given.send, row.gathers ? block : whole},
@@ -82,6 +82,7 @@ static Result<ProgramKey> take_key(const CallArguments &given, const Team &calle
         if (!takes_op(given.collective, key.op))
             return invalid_argument("op is qcclAvg, which %s does not have",
                                     qccl::name(given.collective));
+        QCCL_TRY(check_op(given.collective, key.type, key.op));
     }
     if (row_of(given.collective).has_root) {
         QCCL_TRY(check_root(given.root, size));
@@ -112,8 +113,10 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, text, possible);
 }
 
-static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
-                         ProgramKey &key) {
+// A call that is encoded becomes one on the values that the codec sees.
+static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
+    const CodedValues values = coded_values(key.collective, key.type, key.op, key.count);
+    const CallPolicy &policy = comm.parts().policy;
     CodecRef own;
     if (config.codec) {
         QCCL_TRY(own, take_codec(config.codec));
@@ -122,13 +125,19 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallT
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
     QCCL_TRY(const CodecChoice choice,
-             comm.parts().policy.choose_codec(own ? &own->codec : nullptr, call));
+             policy.choose_codec(own ? &own->codec : nullptr,
+                                 policy.traits(key.collective, values.type, key.op, values.count)));
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;
     if (key.v.parts && key.codec.guard != 0)
         return invalid_argument("codec is %s, but %s has no guards", spec(key.codec).c_str(),
                                 name(key.called()));
+    if (choice.codec.is_lossless()) return {};
+    if (key.v.parts && values.type != key.type)
+        key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
+    key.type = values.type;
+    key.count = values.count;
     return {};
 }
 
@@ -159,7 +168,7 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
     comm.note(rule);
     request.timeout = timeout.value_or(comm.parts().timeout);
     request.tag = config.tag;
-    return choose_codec(comm, config, call, key);
+    return choose_codec(comm, config, key);
 }
 
 Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {

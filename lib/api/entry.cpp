@@ -84,15 +84,14 @@ Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_
 
 Result<DataType> take_type(qcclDataType_t type) {
     if (const auto known = to_type(type)) return *known;
-    return invalid_argument("type is %" PRId32
-                            "; possible are 0 (qcclInt8) to %zu (qcclFloat8e5m2)",
+    return invalid_argument("type is %" PRId32 "; possible are 0 (qcclInt8) to %zu (qcclShortInt)",
                             type, type_table.size() - 1)
         .compared(0, type);
 }
 
 Result<RedOp> take_op(qcclRedOp_t op) {
     if (const auto known = to_op(op)) return *known;
-    return invalid_argument("op is %" PRId32 "; possible are 0 (qcclSum) to %zu (qcclAvg)", op,
+    return invalid_argument("op is %" PRId32 "; possible are 0 (qcclSum) to %zu (qcclMaxLoc)", op,
                             op_names.size() - 1)
         .compared(0, op);
 }

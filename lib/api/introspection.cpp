@@ -119,35 +119,40 @@ static qcclErrorInfo_t to_info(const RecordedError &recorded, uint32_t rank) {
 
 static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const ExplainQuery question, parse_explain_query(what, comm.size()));
+    QCCL_TRY(check_op(question.collective, question.type, question.op));
     const CommParts &parts = comm.parts();
     Algorithm named;
     if (!question.algorithm.empty()) {
         QCCL_TRY(named, parse_algorithm(question.algorithm));
     }
+    // As in a call.
+    CodedValues values =
+        coded_values(question.collective, question.type, question.op, question.count);
     QCCL_TRY(const CallChoice choice,
-             parts.policy.choose(question.codec ? &*question.codec : nullptr, named,
-                                 parts.policy.traits(question.collective, question.type,
-                                                     question.op, question.count)));
+             parts.policy.choose(
+                 question.codec ? &*question.codec : nullptr, named,
+                 parts.policy.traits(question.collective, values.type, question.op, values.count)));
+    if (choice.codec.is_lossless()) values = {question.type, question.count};
     PlannerInputs inputs = parts.inputs;
     inputs.limits = limits_of(chunking_with(choice.pieces, parts.cut));
     LinkByteCounter link_bytes(parts.links ? parts.links->link_classes()
                                            : link_class_by_hosts(parts.places.get()));
     QCCL_TRY(Explanation explanation,
              explain({.collective = question.collective,
-                      .count = question.count,
+                      .count = values.count,
                       .ranks = comm.size(),
                       .root = question.root,
-                      .type = question.type,
+                      .type = values.type,
                       .codec = choice.codec,
                       .places = parts.places.get()},
                      inputs, choice.algorithm, question.is_json ? &link_bytes : nullptr));
     explanation.rules = choice.reasons;
     if (choice.codec.guard != 0)
         explanation.rules += comm.guards().describe({.collective = question.collective,
-                                                     .type = question.type,
+                                                     .type = values.type,
                                                      .op = question.op,
                                                      .root = question.root,
-                                                     .count = question.count});
+                                                     .count = values.count});
     explanation.transport = parts.transport->name();
     return question.is_json ? print_json(explanation) : print_text(explanation);
 }

@@ -149,6 +149,16 @@ Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const Pa
     return std::make_shared<const VFormParts>(std::move(parts));
 }
 
+std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals) {
+    VFormParts scaled = parts;
+    for (std::vector<VFormParts::PartRange> *each : {&scaled.sent, &scaled.received})
+        for (VFormParts::PartRange &part : *each) {
+            part.start *= reals;
+            part.count *= reals;
+        }
+    return std::make_shared<const VFormParts>(std::move(scaled));
+}
+
 uint64_t sent_end(const VFormParts &parts, const Team &team) {
     return end_of(sent_parts(parts, team, {}, 1));
 }

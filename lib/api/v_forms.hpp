@@ -34,6 +34,9 @@ struct PartArguments {
 Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const PartArguments &given,
                                                      DataType type, const Team &team);
 
+// Returns the same parts in another unit, of which there are `reals` in an element.
+std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals);
+
 // Return the end, in elements, of what this rank has of the buffer; 0: it has nothing.
 uint64_t sent_end(const VFormParts &parts, const Team &team);
 uint64_t received_end(const VFormParts &parts, const Team &team);

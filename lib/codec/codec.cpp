@@ -50,7 +50,17 @@ bool is_possible(const Codec &codec) {
            is_usual_or(SpecKey::ratio, codec.share, row.usual.share, whole_share);
 }
 
+Done check_op(Collective collective, DataType type, RedOp op) {
+    if (!reduces(collective) || takes(type, op)) return {};
+    Names possible;
+    for (const RedOp other : all_ops)
+        if (takes(type, other)) possible.push_back(name(other));
+    return invalid_argument("op is %s, which %s values do not have; possible are %s", name(op),
+                            name(type), listed(possible).c_str());
+}
+
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
+    QCCL_TRY(check_op(collective, type, op));
     if (codec.is_lossless()) return {};
     if (!info(type).is_float)
         return invalid_argument(

@@ -438,9 +438,24 @@ struct CodecKey {
 };
 std::vector<CodecKey> codec_keys();
 
+// Whether `collective` can combine values of `type` with `op`; true if it combines none. The error
+// (invalid_argument) names both and lists what is possible.
+Done check_op(Collective collective, DataType type, RedOp op);
+
+// Values as codecs see them: complex numbers are twice as many reals wherever they are moved or
+// summed.
+struct CodedValues {
+    DataType type;
+    uint64_t count;
+};
+constexpr CodedValues coded_values(Collective collective, DataType type, RedOp op, uint64_t count) {
+    if (reduces(collective) && !adds(op)) return {type, count};
+    return {real_type(type), count * reals_of(type)};
+}
+
 // Whether the codec can encode `collective` on values of `type` combined with `op`: casts do every
-// op, the others sum and avg, and integers travel unencoded. The error (invalid_argument) says why
-// not.
+// op of floats, the others sum and avg, and all other values travel unencoded. The error
+// (invalid_argument) says why not, also if check_op does.
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op);
 
 // Returns the grid: chunks, lanes and segments are cut at multiples of this many elements. For

@@ -38,6 +38,16 @@
     X(fold_uint64)                                                                                 \
     X(fold_float)                                                                                  \
     X(fold_double)                                                                                 \
+    X(fold_int16)                                                                                  \
+    X(fold_uint16)                                                                                 \
+    X(fold_complex64)                                                                              \
+    X(fold_complex128)                                                                             \
+    X(fold_boolean)                                                                                \
+    X(fold_float_int)                                                                              \
+    X(fold_double_int)                                                                             \
+    X(fold_long_int)                                                                               \
+    X(fold_int_int)                                                                                \
+    X(fold_short_int)                                                                              \
     X(fold_integer_float)                                                                          \
     X(fold_minmax_float)                                                                           \
     X(encode_integer_float)                                                                        \

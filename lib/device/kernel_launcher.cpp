@@ -88,7 +88,7 @@ DataType wider(DataType a, DataType b) {
 }
 
 KernelId fold_kernel(DataType accumulator) {
-    static_assert(type_table.size() == 12, "a new accumulator needs a kernel");
+    static_assert(type_table.size() == 22, "a new accumulator needs a kernel");
     switch (accumulator) {
     case DataType::int8: return KernelId::fold_int8;
     case DataType::uint8: return KernelId::fold_uint8;
@@ -97,6 +97,16 @@ KernelId fold_kernel(DataType accumulator) {
     case DataType::int64: return KernelId::fold_int64;
     case DataType::uint64: return KernelId::fold_uint64;
     case DataType::float64: return KernelId::fold_double;
+    case DataType::int16: return KernelId::fold_int16;
+    case DataType::uint16: return KernelId::fold_uint16;
+    case DataType::complex64: return KernelId::fold_complex64;
+    case DataType::complex128: return KernelId::fold_complex128;
+    case DataType::boolean: return KernelId::fold_boolean;
+    case DataType::float_int: return KernelId::fold_float_int;
+    case DataType::double_int: return KernelId::fold_double_int;
+    case DataType::long_int: return KernelId::fold_long_int;
+    case DataType::int_int: return KernelId::fold_int_int;
+    case DataType::short_int: return KernelId::fold_short_int;
     default: return KernelId::fold_float;
     }
 }

@@ -50,7 +50,7 @@ Take take_ops(std::vector<RedOp> &ops) {
         if (op)
             ops = {*op};
         else
-            ops = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
+            ops = {all_ops.begin(), all_ops.end()};
         return {};
     };
 }

@@ -131,11 +131,13 @@ public:
         }
         print_header();
         for (const DataType type : sweep_types(calls_))
-            for (const RedOp op : calls_.ops)
+            for (const RedOp op : calls_.ops) {
+                if (!check_op(calls_.collective, type, op)) continue;
                 for (const uint32_t root : sweep_roots(calls_, calls_.ranks))
                     for (const uint64_t size : sweep_sizes(calls_))
                         QCCL_TRY(run_point(
                             operation_of(calls_.collective, type, op, root, calls_.ranks, size)));
+            }
         progress_.clear();
         for (const std::string &note : notes_) std::fprintf(out_, "# %s\n", note.c_str());
         std::fprintf(out_, "# Avg bus bandwidth    : %g\n#\n", report_.average_busbw());

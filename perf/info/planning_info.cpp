@@ -402,6 +402,7 @@ Done complete_request(ExplainRequest &request) {
     if (*calls.root >= calls.ranks)
         return refuse("--root %u is none of the %u ranks", *calls.root, calls.ranks);
     const DataType type = calls.types ? calls.types->front() : DataType::float32;
+    QCCL_TRY(check_op(calls.collective, type, calls.ops.front()));
     for (const Codec &codec : request.codecs)
         QCCL_TRY(check_codec(codec, calls.collective, type, calls.ops.front()));
     if (request.algorithm && !request.algorithm.has(calls.collective))

@@ -122,8 +122,12 @@ std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks
 }
 
 uint64_t sweep_points(const PerfArguments &arguments) {
-    return sweep_types(arguments).size() * arguments.ops.size() *
-           sweep_roots(arguments, arguments.ranks).size() * sweep_sizes(arguments).size();
+    uint64_t combinations = 0;
+    for (const DataType type : sweep_types(arguments))
+        for (const RedOp op : arguments.ops)
+            combinations += check_op(arguments.collective, type, op) ? 1 : 0;
+    return combinations * sweep_roots(arguments, arguments.ranks).size() *
+           sweep_sizes(arguments).size();
 }
 
 } // namespace qccl::perf

@@ -22,6 +22,16 @@ static MPI_Datatype mpi_type(DataType type) {
     case DataType::uint64: return MPI_UINT64_T;
     case DataType::float32: return MPI_FLOAT;
     case DataType::float64: return MPI_DOUBLE;
+    case DataType::int16: return MPI_INT16_T;
+    case DataType::uint16: return MPI_UINT16_T;
+    case DataType::complex64: return MPI_C_FLOAT_COMPLEX;
+    case DataType::complex128: return MPI_C_DOUBLE_COMPLEX;
+    case DataType::boolean: return MPI_C_BOOL;
+    case DataType::float_int: return MPI_FLOAT_INT;
+    case DataType::double_int: return MPI_DOUBLE_INT;
+    case DataType::long_int: return MPI_LONG_INT;
+    case DataType::int_int: return MPI_2INT;
+    case DataType::short_int: return MPI_SHORT_INT;
     default: return MPI_DATATYPE_NULL;
     }
 }
@@ -32,6 +42,14 @@ static MPI_Op mpi_op(RedOp op) {
     case RedOp::prod: return MPI_PROD;
     case RedOp::max: return MPI_MAX;
     case RedOp::min: return MPI_MIN;
+    case RedOp::bit_and: return MPI_BAND;
+    case RedOp::bit_or: return MPI_BOR;
+    case RedOp::bit_xor: return MPI_BXOR;
+    case RedOp::logical_and: return MPI_LAND;
+    case RedOp::logical_or: return MPI_LOR;
+    case RedOp::logical_xor: return MPI_LXOR;
+    case RedOp::min_loc: return MPI_MINLOC;
+    case RedOp::max_loc: return MPI_MAXLOC;
     default: return MPI_OP_NULL;
     }
 }
@@ -73,6 +91,8 @@ static bool has(const Operation &operation) {
     if (operation.collective == Collective::send && operation.ranks == 1) return false;
     if (operation.send_count() > INT_MAX || operation.recv_count() > INT_MAX) return false;
     if (!reduces(operation.collective)) return true; // a type that MPI lacks is copied as bytes
+    // MPI's truth values have logical operations alone.
+    if (operation.type == DataType::boolean && operation.op < RedOp::logical_and) return false;
     return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
 }
 
@@ -80,9 +100,10 @@ static bool has(const Operation &operation) {
 static int call_with_root(const Operation &operation, const void *send, void *recv, int count,
                           MPI_Datatype type) {
     const int root = static_cast<int>(operation.root);
-    int rank = 0, bytes = 0;
+    int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Type_size(type, &bytes);
+    MPI_Aint start = 0, bytes = 0; // of a value, with the padding of a pair
+    MPI_Type_get_extent(type, &start, &bytes);
     const bool is_root = rank == root;
     char *const own = static_cast<char *>(recv) + static_cast<size_t>(rank) *
                                                       static_cast<size_t>(count) *

@@ -146,11 +146,11 @@ Result<const std::byte *> Point::result_on_host(bool in_place) {
 
 // An in-place sum grows by a factor of the number of ranks with every call.
 uint64_t Point::calls_per_refill(bool in_place) const {
-    if (!in_place || !reduces(operation_.collective) || !info(operation_.type).is_float) return 0;
+    if (!in_place || !reduces(operation_.collective) || !has_reals(operation_.type)) return 0;
     if (operation_.op == RedOp::prod) return 1;
     if (operation_.op != RedOp::sum || operation_.ranks < 2) return 0;
     static constexpr double input_exponent = 4;
-    const double largest_exponent = info(operation_.type).format.highest;
+    const double largest_exponent = info(real_type(operation_.type)).format.highest;
     const double calls = (largest_exponent - input_exponent) / std::log2(operation_.ranks);
     return static_cast<uint64_t>(std::max(calls, 1.0));
 }
@@ -465,7 +465,13 @@ static Done sweep_all(const RankContext &context, const ProgressListener &listen
                       RankBuffers &buffers, uint64_t &step) {
     const PerfArguments &arguments = context.arguments;
     const uint32_t ranks = context.rank_group.size();
-    for (const RedOp op : arguments.ops)
+    for (const RedOp op : arguments.ops) {
+        // Of several types and operations, those that go together are measured.
+        if (const Done possible = check_op(arguments.collective, type, op); !possible) {
+            if (arguments.ops.size() == 1)
+                listener.note(std::string(name(type)) + " is left out: " + possible.error().text);
+            continue;
+        }
         for (const uint32_t root : sweep_roots(arguments, ranks))
             QCCL_TRY(sweep(context, listener,
                            {.collective = arguments.collective,
@@ -474,6 +480,7 @@ static Done sweep_all(const RankContext &context, const ProgressListener &listen
                             .root = root,
                             .ranks = ranks},
                            buffers, step));
+    }
     return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/system.hpp"
 #include "base/text.hpp"
+#include "kernels/codec/combine.hpp"
 #include "kernels/codec/number.hpp"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ static void store_small(const double *src, size_t count, std::byte *dst) {
     }
 }
 
-static_assert(type_table.size() == 12,
+static_assert(type_table.size() == 22,
               "a new type needs cases in the functions below, wrapped (result_check.cpp), "
               "mpi_type (baseline_mpi.cpp) and the names of NumPy's types");
 
@@ -83,19 +84,59 @@ void store_reals(DataType type, const double *src, size_t count, std::byte *dst)
     }
 }
 
+// Pairs as numbers: the smaller one is the one that min_loc takes.
+static constexpr double pair_steps = 0x1p12;
+static constexpr int64_t pair_indices = int64_t{1} << 32;
+
+template <class V> static void load_pairs(const std::byte *src, size_t count, int64_t *dst) {
+    for (size_t i = 0; i < count; i++) {
+        const auto pair = load_bits<IndexedValue<V>>(src, i);
+        const double value = static_cast<double>(pair.value) * pair_steps;
+        // What no reduction of generated pairs gives must not overflow.
+        static constexpr double limit = 0x1p30;
+        const double clamped = value > -limit && value < limit ? value : limit;
+        dst[i] = static_cast<int64_t>(clamped) * pair_indices + int64_t{pair.index};
+    }
+}
+template <class V> static void store_pairs(const int64_t *src, size_t count, std::byte *dst) {
+    for (size_t i = 0; i < count; i++) {
+        IndexedValue<V> pair{}; // with padding of zeros
+        pair.value = static_cast<V>(static_cast<double>(pair_steps_of(src[i])) / pair_steps);
+        pair.index = static_cast<int32_t>(src[i] & (pair_indices - 1));
+        store_bits(dst, i, pair);
+    }
+}
+
 void load_integers(DataType type, const std::byte *src, size_t count, int64_t *dst) {
     switch (type) {
     case DataType::int8: return load_as<int8_t>(src, count, dst);
-    case DataType::uint8: return load_as<uint8_t>(src, count, dst);
+    case DataType::uint8:
+    case DataType::boolean: return load_as<uint8_t>(src, count, dst);
+    case DataType::int16: return load_as<int16_t>(src, count, dst);
+    case DataType::uint16: return load_as<uint16_t>(src, count, dst);
     case DataType::int32: return load_as<int32_t>(src, count, dst);
     case DataType::uint32: return load_as<uint32_t>(src, count, dst);
+    case DataType::float_int: return load_pairs<float>(src, count, dst);
+    case DataType::double_int: return load_pairs<double>(src, count, dst);
+    case DataType::long_int: return load_pairs<int64_t>(src, count, dst);
+    case DataType::int_int: return load_pairs<int32_t>(src, count, dst);
+    case DataType::short_int: return load_pairs<int16_t>(src, count, dst);
     default: return load_as<int64_t>(src, count, dst);
     }
 }
 
 void store_integers(DataType type, const int64_t *src, size_t count, std::byte *dst) {
+    switch (type) {
+    case DataType::float_int: return store_pairs<float>(src, count, dst);
+    case DataType::double_int: return store_pairs<double>(src, count, dst);
+    case DataType::long_int: return store_pairs<int64_t>(src, count, dst);
+    case DataType::int_int: return store_pairs<int32_t>(src, count, dst);
+    case DataType::short_int: return store_pairs<int16_t>(src, count, dst);
+    default: break;
+    }
     switch (type_bytes(type)) {
     case 1: return store_as<uint8_t>(src, count, dst);
+    case 2: return store_as<uint16_t>(src, count, dst);
     case 4: return store_as<uint32_t>(src, count, dst);
     default: return store_as<uint64_t>(src, count, dst);
     }
@@ -281,8 +322,11 @@ class Gaussian final : public Source {
 public:
     explicit Gaussian(uint64_t seed) : seed_(seed) {}
 
-    void read(uint32_t rank, DataType type, uint64_t first, size_t count,
+    void read(uint32_t rank, DataType asked, uint64_t asked_first, size_t asked_count,
               std::byte *dst) const override {
+        const DataType type = real_type(asked);
+        const uint64_t first = asked_first * reals_of(asked);
+        const size_t count = asked_count * reals_of(asked);
         const uint64_t key = splitmix64(seed_ ^ splitmix64(rank));
         for (size_t done = 0; done < count; done += block) {
             const size_t piece = std::min(block, count - done);
@@ -318,15 +362,23 @@ private:
     }
 
     // Values from -8 to 7, or from 0 to 15 for unsigned types. Products of several ranks wrap
-    // around, which is defined.
+    // around, which is defined. Four truth values of five are true. Pairs have the values of
+    // integers and one of 16 indices, so that ranks often have equal values.
     static void read_integers(uint64_t key, DataType type, uint64_t first, size_t count,
                               std::byte *dst) {
-        const bool is_signed =
-            type == DataType::int8 || type == DataType::int32 || type == DataType::int64;
+        const TypeKind kind = info(type).kind;
+        const bool is_signed = kind == TypeKind::pair || type == DataType::int8 ||
+                               type == DataType::int16 || type == DataType::int32 ||
+                               type == DataType::int64;
         int64_t values[block];
-        for (size_t i = 0; i < count; i++)
-            values[i] =
-                static_cast<int64_t>(splitmix64(key + first + i) >> 60) - (is_signed ? 8 : 0);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t draw = splitmix64(key + first + i);
+            values[i] = static_cast<int64_t>(draw >> 60) - (is_signed ? 8 : 0);
+            if (kind == TypeKind::boolean) values[i] = values[i] > 2 ? 1 : 0;
+            if (kind == TypeKind::pair)
+                values[i] = values[i] * static_cast<int64_t>(pair_steps) * pair_indices +
+                            static_cast<int64_t>(draw & 15);
+        }
         store_integers(type, values, count, dst);
     }
 

@@ -2,11 +2,12 @@
 // range of any rank's input, so that each can check its share of a result. Used by qccl-perf and
 // qccl-info. Any thread may read; only opening a file blocks.
 //
-// Values of any type become numbers for calculations and back: reals as double, integers as int64_t
-// (unsigned 64-bit values keep their bits); this is not optimized for speed. Random-looking numbers
-// are computed from a counter: the same everywhere, in any order of use. A .npy file as NumPy
-// writes it is read-only, memory-mapped and treated as one-dimensional; its types are those that
-// QCCL supports, and all others are refused by name.
+// Values of any type become numbers for calculations and back: reals as double, all others as
+// int64_t (unsigned 64-bit values keep their bits; a pair has its value in units of 2^-12 above its
+// index); complex values are twice as many reals. This is not optimized for speed. Random-looking
+// numbers are computed from a counter: the same everywhere, in any order of use. A .npy file as
+// NumPy writes it is read-only, memory-mapped and treated as one-dimensional; its types are those
+// that QCCL supports, and all others are refused by name.
 #pragma once
 
 #include "base/result.hpp"
@@ -28,10 +29,17 @@ namespace qccl::perf {
 
 // ---- Values as numbers
 
+constexpr bool has_reals(DataType type) { return info(real_type(type)).is_float; }
+
+// `type` is the type of reals.
 void load_reals(DataType type, const std::byte *src, size_t count, double *dst);
 // Rounds once, to nearest even.
 void store_reals(DataType type, const double *src, size_t count, std::byte *dst);
 
+// `type` is a type without reals. A pair's value is a multiple of 2^-12 below 2^18, or wrapped to
+// that range, and its index is not negative.
+// pair_steps_of returns the value alone.
+constexpr int64_t pair_steps_of(int64_t pair) { return pair >> 32; }
 void load_integers(DataType type, const std::byte *src, size_t count, int64_t *dst);
 void store_integers(DataType type, const int64_t *src, size_t count, std::byte *dst);
 
@@ -108,9 +116,9 @@ public:
 };
 
 // Returns Gaussian values of variance 1, independent between ranks and elements; small integers for
-// integer types. fp32 and fp64 values are multiples of 2^-12 below 8, so that 256 of them add up
-// exactly in any order, and a lossless sum can be compared bit for bit. The same seed gives the
-// same data.
+// integer types, truth values, and pairs of few values and few indices. fp32 and fp64 values are
+// multiples of 2^-12 below 8, so that 256 of them add up exactly in any order, and a lossless sum
+// can be compared bit for bit. The same seed gives the same data.
 std::unique_ptr<Source> make_gaussian(uint64_t seed);
 
 // Returns a note about an input pattern that has no placeholder for the rank.

@@ -14,6 +14,12 @@ namespace qccl::perf {
 
 // ---- Exact result
 
+Operation in_reals(Operation operation) {
+    operation.count *= reals_of(operation.type);
+    operation.type = real_type(operation.type);
+    return operation;
+}
+
 const std::byte *ExactResult::read(uint32_t giver, uint64_t first, size_t count) {
     raw_.resize(count * type_bytes(operation_.type));
     source_.read(giver, operation_.type, first, count, raw_.data());
@@ -49,6 +55,17 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
     }
 }
 
+// Multiplies the number whose imaginary part is dst[imaginary].
+void ExactResult::multiply(size_t imaginary, double re, double im, bool is_first, double *dst,
+                           double *magnitudes) const {
+    double *const at = dst + imaginary - 1;
+    const double a = is_first ? 1 : at[0], b = is_first ? 0 : at[1];
+    const double before = is_first ? 1 : magnitudes[imaginary];
+    at[0] = is_first ? re : a * re - b * im;
+    at[1] = is_first ? im : a * im + b * re;
+    magnitudes[imaginary - 1] = magnitudes[imaginary] = before * (std::fabs(re) + std::fabs(im));
+}
+
 void ExactResult::reals(uint32_t rank, uint64_t first, size_t count, double *dst,
                         double *magnitudes) {
     const RedOp op = operation_.op;
@@ -60,8 +77,17 @@ void ExactResult::reals(uint32_t rank, uint64_t first, size_t count, double *dst
         default: return a + b;
         }
     };
+    double real_part = 0;
     for_each_input<double>(rank, first, count, load_reals,
                            [&](size_t i, double value, bool is_first) {
+                               if (multiplies_complex_) {
+                                   largest_ = std::max(largest_, std::fabs(value));
+                                   if (i % 2 == 0)
+                                       real_part = value;
+                                   else
+                                       multiply(i, real_part, value, is_first, dst, magnitudes);
+                                   return;
+                               }
                                dst[i] = is_first ? value : combine(dst[i], value);
                                const double magnitude = std::fabs(value);
                                largest_ = std::max(largest_, magnitude);
@@ -79,6 +105,8 @@ static int64_t wrapped(DataType type, int64_t value) {
     switch (type) {
     case DataType::int8: return static_cast<int8_t>(value);
     case DataType::uint8: return static_cast<uint8_t>(value);
+    case DataType::int16: return static_cast<int16_t>(value);
+    case DataType::uint16: return static_cast<uint16_t>(value);
     case DataType::int32: return static_cast<int32_t>(value);
     case DataType::uint32: return static_cast<uint32_t>(value);
     default: return value;
@@ -92,6 +120,16 @@ static int64_t combine(DataType type, RedOp op, int64_t a, int64_t b) {
     case RedOp::prod: return wrapped(type, static_cast<int64_t>(x * y));
     case RedOp::max: return a_is_less ? b : a;
     case RedOp::min: return a_is_less ? a : b;
+    case RedOp::bit_and: return a & b;
+    case RedOp::bit_or: return a | b;
+    case RedOp::bit_xor: return a ^ b;
+    case RedOp::logical_and: return a != 0 && b != 0 ? 1 : 0;
+    case RedOp::logical_or: return a != 0 || b != 0 ? 1 : 0;
+    case RedOp::logical_xor: return (a != 0) != (b != 0) ? 1 : 0;
+    // The value stands above the index.
+    case RedOp::min_loc: return std::min(a, b);
+    case RedOp::max_loc:
+        return pair_steps_of(a) == pair_steps_of(b) ? std::min(a, b) : std::max(a, b);
     default: return wrapped(type, static_cast<int64_t>(x + y));
     }
 }
@@ -174,13 +212,15 @@ static bool is_exact(const Operation &operation, const Source &source) {
     return operation.op != RedOp::prod && operation.ranks <= source.exact_ranks(operation.type);
 }
 
-// The largest error of a lossless sum or product of `ranks` values: one rounding for each value,
-// relative to the magnitudes, plus up to one smallest step each time for underflow.
+// The largest error of a lossless sum or product of `ranks` values: one rounding for each value, or
+// two of complex factors, relative to the magnitudes, plus up to one smallest step each time for
+// underflow.
 static double rounding_bound(const Operation &operation, double magnitude) {
-    const double ranks = operation.ranks;
+    const double ranks = operation.ranks, roundings = operation.op == RedOp::prod ? 2 : 1;
     const double share = operation.op == RedOp::avg ? 1 / ranks : 1;
-    return (ranks + 1) * (unit_roundoff(operation.type) * magnitude * share * 1.0001 +
-                          smallest_step(operation.type));
+    return roundings * (ranks + 1) *
+           (unit_roundoff(operation.type) * magnitude * share * 1.0001 +
+            smallest_step(operation.type));
 }
 
 // The largest change of a result value by the codec. Values that share a scale are at most k *
@@ -304,14 +344,14 @@ static CheckResult result_of(const Findings &all, const Operation &operation,
     return result;
 }
 
-Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operation,
-                                 const Codec &codec, const Source &source,
-                                 const std::byte *result) {
-    const uint64_t count = operation.recv_count();
+Result<CheckResult> check_result(RankGroup &rank_group, const Operation &given, const Codec &codec,
+                                 const Source &source, const std::byte *result) {
+    const Operation operation = in_reals(given);
+    const uint64_t count = given.recv_count();
     std::optional<bool> agree;
     if (is_same_everywhere(operation.collective)) {
         QCCL_TRY(const auto hashes,
-                 gather(rank_group, hash_of(result, count * type_bytes(operation.type))));
+                 gather(rank_group, hash_of(result, count * type_bytes(given.type))));
         agree = std::all_of(hashes.begin(), hashes.end(),
                             [&](uint64_t hash) { return hash == hashes[0]; });
     }
@@ -319,8 +359,10 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operati
     if (agree == true)
         part = {count * rank_group.rank() / rank_group.size(),
                 count * (rank_group.rank() + 1) / rank_group.size()};
+    part.begin *= reals_of(given.type);
+    part.end *= reals_of(given.type);
 
-    ExactResult exact(operation, source);
+    ExactResult exact(given, source);
     Findings found;
     if (!info(operation.type).is_float)
         look_at_integers(operation, exact, rank_group.rank(), part, result, found);

@@ -2,9 +2,9 @@
 // qccl-perf; rehearsals use the exact result too. The ranks share the work: if hashes show that all
 // ranks hold the same result, each rank checks one part of it.
 //
-// The exact result is computed element by element from the ranks' inputs: reals in fp64, integers
-// exactly. The order of the sums and the codec of the call do not matter there. One thread at a
-// time may use an ExactResult.
+// The exact result is computed element by element from the ranks' inputs: reals in fp64, all other
+// types exactly. A complex element counts as two reals. The order of the sums and the codec of the
+// call do not matter there. One thread at a time may use an ExactResult.
 //
 // A lossless result is compared bit for bit if its exact value does not depend on the order of the
 // sums (integers, min, max, copies, and sums of generated fp32 and fp64 data). Other lossless
@@ -25,13 +25,19 @@ namespace qccl::perf {
 
 // ---- Exact result
 
+// Returns the operation on reals if the type is complex, otherwise the same operation.
+Operation in_reals(Operation operation);
+
 class ExactResult {
 public:
     ExactResult(const Operation &operation, const Source &source)
-        : operation_(operation), source_(source) {}
+        : operation_(in_reals(operation)), source_(source),
+          multiplies_complex_(reals_of(operation.type) == 2 && operation.op == RedOp::prod &&
+                              reduces(operation.collective)) {}
 
-    // Computes elements [first, first + count) of what `rank` receives. `magnitudes` gets the sum,
-    // or for prod the product, of the inputs' magnitudes.
+    // Computes elements, or reals of a complex type, [first, first + count) of what `rank`
+    // receives. `magnitudes` gets the sum, or for prod the product, of the inputs' magnitudes. A
+    // product of complex numbers needs whole numbers.
     void reals(uint32_t rank, uint64_t first, size_t count, double *dst, double *magnitudes);
     void integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst);
     // The largest magnitude among all real inputs read so far.
@@ -42,8 +48,12 @@ private:
     void for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use);
     const std::byte *read(uint32_t giver, uint64_t first, size_t count);
 
+    void multiply(size_t imaginary, double re, double im, bool is_first, double *dst,
+                  double *magnitudes) const;
+
     const Operation operation_;
     const Source &source_;
+    const bool multiplies_complex_;
     std::vector<std::byte> raw_;
     double largest_ = 0;
 };

@@ -302,32 +302,6 @@ static void nothing_at_all_is_allowed(void **state)
     end_world(&world);
 }
 
-/* Every type and op is accepted through the C API. The engine's own tests compare every byte with
- * the slow twin. */
-static qcclResult_t every_type_and_op(int rank, qcclComm_t comm, void *context)
-{
-    double buffer[8] = {0};
-    qcclDataType_t type;
-    qcclRedOp_t op;
-    (void)rank;
-    (void)context;
-    for (type = qcclInt8; type <= qcclFloat8e5m2; type++)
-        for (op = qcclSum; op <= qcclAvg; op++) {
-            const qcclResult_t result = qcclAllReduce(buffer, buffer, 5, type, op, comm, NULL);
-            if (result != qcclSuccess) return result;
-        }
-    return qcclSuccess;
-}
-
-static void types_and_ops_are_there(void **state)
-{
-    world_t world = make_world(size);
-    const outcome_t outcome = on_every_rank(&world, every_type_and_op, NULL);
-    (void)state;
-    assert_all_succeed(&outcome, size);
-    end_world(&world);
-}
-
 static void a_call_may_name_codec_and_algorithm(void **state)
 {
     static const char *const algorithms[] = {"ring", "direct", "oneshot"};
@@ -453,7 +427,6 @@ int main(void)
         cmocka_unit_test(collectives_of_threads),
         cmocka_unit_test(collectives_of_strangers),
         cmocka_unit_test(nothing_at_all_is_allowed),
-        cmocka_unit_test(types_and_ops_are_there),
         cmocka_unit_test(a_call_may_name_codec_and_algorithm),
         cmocka_unit_test(a_communicator_knows_itself),
         cmocka_unit_test(statistics_count_what_was_done),

@@ -3,6 +3,7 @@
 
 #include "base/types.hpp"
 
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -17,6 +18,7 @@ static void names_lead_back() {
             CHECK(alias.empty() || parse_type(alias) == row.type);
         CHECK_EQ(row.is_float, row.format != FloatFormat());
         CHECK(accumulator_of(row.accumulator) == row.accumulator);
+        CHECK(!row.is_float || row.kind == TypeKind::number);
     }
     CHECK(parse_type("fp32") == DataType::float32);
     CHECK(!parse_type("float128"));
@@ -25,10 +27,33 @@ static void names_lead_back() {
 
 static void numbers_out_of_range_are_refused() {
     CHECK(!to_type(-1));
-    CHECK(!to_type(12));
-    CHECK(!to_op(5));
+    CHECK(!to_type(22));
+    CHECK(!to_op(13));
     CHECK(!to_op(-1));
     CHECK(to_op(4) == RedOp::avg);
+}
+
+// By kind of type: integer, float, complex, bool, pair.
+static void types_take_the_operations_of_mpi() {
+    const auto taken = [](RedOp op) {
+        std::string kinds;
+        for (const DataType type : {DataType::uint16, DataType::float16, DataType::complex64,
+                                    DataType::boolean, DataType::short_int})
+            kinds += takes(type, op) ? '1' : '0';
+        return kinds;
+    };
+    for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::avg}) CHECK_EQ(taken(op), "11100");
+    for (const RedOp op : {RedOp::max, RedOp::min}) CHECK_EQ(taken(op), "11010");
+    for (const RedOp op : {RedOp::bit_and, RedOp::bit_or, RedOp::bit_xor, RedOp::logical_and,
+                           RedOp::logical_or, RedOp::logical_xor})
+        CHECK_EQ(taken(op), "10010");
+    for (const RedOp op : {RedOp::min_loc, RedOp::max_loc}) CHECK_EQ(taken(op), "00001");
+}
+
+static void operations_have_names() {
+    for (const RedOp op : all_ops) CHECK(parse_op(name(op)) == op);
+    CHECK(to_op(12) == RedOp::max_loc && all_ops.back() == RedOp::max_loc);
+    CHECK(!parse_op("") && !parse_op("maxi"));
 }
 
 static void collectives_have_names() {
@@ -88,6 +113,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(names_lead_back),
         QTEST(numbers_out_of_range_are_refused),
+        QTEST(types_take_the_operations_of_mpi),
+        QTEST(operations_have_names),
         QTEST(collectives_have_names),
         QTEST(rows_of_collectives_are_consistent),
         QTEST(prefixes_cover_the_ranks_before),

@@ -244,16 +244,23 @@ static void grids_hold_whole_buckets_and_lines() {
 static void combinations_are_checked() {
     const Codec none, cast = parsed("bf16"), lossy = parsed("int4"), bucketed = parsed("minmax");
     for (const TypeInfo &row : type_table)
-        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
+        for (const RedOp op : all_ops)
             for (const Collective collective : value_collectives) {
                 const bool adds = op == RedOp::sum || op == RedOp::avg || !reduces(collective);
-                CHECK(check_codec(none, collective, row.type, op).is_ok());
-                CHECK_EQ(check_codec(cast, collective, row.type, op).is_ok(), row.is_float);
+                const bool is_taken = takes(row.type, op) || !reduces(collective);
+                CHECK_EQ(check_op(collective, row.type, op).is_ok(), is_taken);
+                CHECK_EQ(check_codec(none, collective, row.type, op).is_ok(), is_taken);
+                CHECK_EQ(check_codec(cast, collective, row.type, op).is_ok(),
+                         row.is_float && is_taken);
                 CHECK_EQ(check_codec(lossy, collective, row.type, op).is_ok(),
                          row.is_float && adds);
                 CHECK_EQ(check_codec(bucketed, collective, row.type, op).is_ok(),
                          row.is_float && adds);
             }
+    const Done bits = check_op(Collective::scan, DataType::float32, RedOp::bit_and);
+    CHECK(bits.error().code == Code::invalid_argument);
+    CHECK_EQ(std::string(bits.error().text),
+             "op is bitand, which float values do not have; possible are sum, prod, max, min, avg");
     const Done refused = check_codec(lossy, Collective::all_reduce, DataType::float32, RedOp::max);
     CHECK(refused.error().code == Code::invalid_argument);
     CHECK(strstr(refused.error().text, "int4") != nullptr &&

@@ -32,7 +32,7 @@ static void a_common_protocol_is_enough() {
     auto all = offers(3);
     all[0].oldest = 1;
     all[0].newest = 7;
-    all[1].newest = 5;
+    all[1].oldest = all[1].newest = 5;
     all[2].oldest = 3;
     all[2].newest = 6;
     CHECK_OK(check_offers(all));

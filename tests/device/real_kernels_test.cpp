@@ -81,9 +81,10 @@ private:
         const bool is_float = info(type).is_float;
         const golden::Fields fields = golden::fields_of(type);
         for (uint64_t i = 0; i < count; i++) {
-            const uint64_t pattern =
-                is_float ? golden::pattern_of(fields, kind_, draw(), i) : draw();
-            std::memcpy(made.data() + i * bytes, &pattern, bytes);
+            const std::array words =
+                is_float ? std::array{golden::pattern_of(fields, kind_, draw(), i), uint64_t{0}}
+                         : golden::words_of(info(type), kind_, draw(), i);
+            std::memcpy(made.data() + i * bytes, words.data(), bytes);
         }
         return made;
     }
@@ -211,7 +212,8 @@ void Bench::compare_plain(DataType type, uint64_t count) {
     GuardedMemory source(stream_, terms.size()), sums(stream_, bytes),
         narrow(stream_, terms.size());
     source.write(terms.data(), terms.size());
-    for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg}) {
+    for (const RedOp op : all_ops) {
+        if (!takes(type, op)) continue;
         Bytes wanted = values(accumulator, count), narrowed(terms.size());
         sums.write(wanted.data(), bytes);
         cpu.reduce(op, accumulator, wanted.data(), type, terms.data(), count);

@@ -108,6 +108,7 @@ using AlgorithmNames = std::vector<const char *>;
 
 void add(std::vector<TwinCall> &lines, TwinCall line, const AlgorithmNames &names) {
     if (!check_codec(line.codec, line.collective, line.type, line.op)) return;
+    if (!takes_op(line.collective, line.op)) return;
     for (const char *const name : names)
         for (const uint32_t ranks : {2, 3, 5}) {
             const auto algorithm = parse_algorithm(name);
@@ -226,6 +227,20 @@ void add_prefixes(std::vector<TwinCall> &lines) {
         add(lines, {.collective = Collective::reduce, .codec = *parse_codec(codec)}, {"chain"});
 }
 
+// The types that the table had not had before, with every operation that they take.
+void add_elements(std::vector<TwinCall> &lines) {
+    for (size_t number = 12; number < 22; number++)
+        for (const RedOp op : all_ops) {
+            const DataType type = type_table[number].type;
+            if (!takes(type, op)) continue;
+            add(lines, {.type = type, .op = op}, {"ring"});
+            add(lines, {.collective = Collective::scan, .type = type, .op = op}, {"doubling"});
+        }
+    for (const RedOp op : {RedOp::bit_and, RedOp::bit_or, RedOp::bit_xor, RedOp::logical_and,
+                           RedOp::logical_or, RedOp::logical_xor})
+        add(lines, {.type = DataType::int64, .op = op}, {"direct"});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -237,6 +252,7 @@ std::vector<TwinCall> all_lines() {
     add_rooted(lines);
     add_exchanges(lines);
     add_prefixes(lines);
+    add_elements(lines);
     return lines;
 }
 

@@ -8,6 +8,7 @@
 #include "device/kernels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -75,6 +76,34 @@ inline uint64_t pattern_of(const Fields &f, Kind kind, uint64_t draw, uint64_t i
     return 0;
 }
 
+// Returns the bytes of element i of a type that holds more than a number, in words of 64 bits:
+// parts of complex numbers, bytes of which one of four is false, and pairs of few values and few
+// indices, with anything in the padding.
+inline std::array<uint64_t, 2> words_of(const TypeInfo &row, Kind kind, uint64_t draw, uint64_t i) {
+    const uint64_t more = splitmix64(draw);
+    const auto real = [&](DataType type, uint64_t bits) {
+        return pattern_of(fields_of(type), kind, bits, i);
+    };
+    const uint64_t index = more % 5;
+    constexpr uint32_t floats[] = {0x3F800000, 0xBF800000, 0, 0x80000000, 0x7F812345, 0xFFC00001};
+    constexpr uint64_t doubles[] = {0x3FF0000000000000, 0xBFF0000000000000, 0,
+                                    0x8000000000000000, 0x7FF0000012345678, 0xFFF8000000000001};
+    const uint64_t whole = draw % 3 - 1; // -1, 0 or 1 in the low bits of any length
+    switch (row.type) {
+    case DataType::complex64:
+        return {real(DataType::float32, draw) | real(DataType::float32, more) << 32, 0};
+    case DataType::complex128:
+        return {real(DataType::float64, draw), real(DataType::float64, more)};
+    case DataType::boolean: return {draw % 4 == 0 ? 0 : draw >> 56 | 1, 0};
+    case DataType::float_int: return {floats[draw % 6] | index << 32, 0};
+    case DataType::double_int: return {doubles[draw % 6], index | draw << 32};
+    case DataType::long_int: return {whole, index | draw << 32};
+    case DataType::int_int: return {(whole & 0xFFFFFFFF) | index << 32, 0};
+    case DataType::short_int: return {(whole & 0xFFFF) | (draw & 0xFFFF0000) | index << 32, 0};
+    default: return {draw, more};
+    }
+}
+
 inline std::vector<std::byte> make_input(DataType type, Kind kind, uint64_t count) {
     const size_t bytes = type_bytes(type);
     std::vector<std::byte> input(count * bytes);
@@ -84,8 +113,10 @@ inline std::vector<std::byte> make_input(DataType type, Kind kind, uint64_t coun
     const bool is_float = info(type).is_float;
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t draw = splitmix64(seed + i);
-        const uint64_t pattern = is_float ? pattern_of(fields, kind, draw, i) : draw;
-        std::memcpy(input.data() + i * bytes, &pattern, bytes);
+        const std::array words = is_float
+                                     ? std::array{pattern_of(fields, kind, draw, i), uint64_t{0}}
+                                     : words_of(info(type), kind, draw, i);
+        std::memcpy(input.data() + i * bytes, words.data(), bytes);
     }
     return input;
 }
@@ -122,6 +153,11 @@ inline std::vector<std::string> specs() {
                                  ":block=16,round=stochastic", ":block=100", ":block=512"})
             list.push_back(std::string(name) + keys);
     return list;
+}
+
+// Returns the first operation that the type takes.
+inline RedOp first_op(DataType type) {
+    return *std::ranges::find_if(all_ops, [=](RedOp op) { return takes(type, op); });
 }
 
 inline constexpr DataType float_types[] = {DataType::float16,    DataType::bfloat16,

@@ -2,6 +2,7 @@
 // codecs.
 #pragma once
 
+#include "kernels/codec/combine.hpp"
 #include "kernels/codec/number.hpp"
 
 #include <algorithm>
@@ -91,11 +92,42 @@ private:
     std::normal_distribution<double> gauss_;
 };
 
+// Fills pairs with few values and few indices, so that equal ones meet, and padding with anything.
+template <class V> void fill_pairs(Values &values, std::byte *dst, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t b = 0; b < sizeof(IndexedValue<V>); b++)
+            dst[i * sizeof(IndexedValue<V>) + b] = static_cast<std::byte>(values.word());
+        auto pair = load_bits<IndexedValue<V>>(dst, i);
+        pair.index = static_cast<int32_t>(values.word() % 5) - 2;
+        pair.value = static_cast<V>(static_cast<int>(values.word() % 3) - 1);
+        if constexpr (std::is_floating_point_v<V>) {
+            const V nan = std::numeric_limits<V>::quiet_NaN();
+            const V specials[] = {V(-0.0), nan, -nan, std::numeric_limits<V>::infinity()};
+            if (values.pick(3) == 0) pair.value = specials[values.pick(4)];
+        } else if (values.pick(4) == 0) {
+            pair.value = std::numeric_limits<V>::min();
+        }
+        store_bits(dst, i, pair);
+    }
+}
+
 inline void fill(Values &values, Pattern pattern, DataType type, std::byte *dst, size_t count) {
+    switch (type) {
+    case DataType::complex64: return fill(values, pattern, DataType::float32, dst, 2 * count);
+    case DataType::complex128: return fill(values, pattern, DataType::float64, dst, 2 * count);
+    case DataType::float_int: return fill_pairs<float>(values, dst, count);
+    case DataType::double_int: return fill_pairs<double>(values, dst, count);
+    case DataType::long_int: return fill_pairs<int64_t>(values, dst, count);
+    case DataType::int_int: return fill_pairs<int32_t>(values, dst, count);
+    case DataType::short_int: return fill_pairs<int16_t>(values, dst, count);
+    default: break;
+    }
     for (size_t i = 0; i < count; i++) {
         if (!info(type).is_float || (pattern == Pattern::bits && type_bytes(type) < 4))
             for (size_t b = 0; b < type_bytes(type); b++)
-                dst[i * type_bytes(type) + b] = static_cast<std::byte>(values.word());
+                dst[i * type_bytes(type) + b] = pattern == Pattern::zeros
+                                                    ? static_cast<std::byte>(values.word() % 2)
+                                                    : static_cast<std::byte>(values.word());
         else
             store_float(type, dst, i, values.next(pattern, i));
     }

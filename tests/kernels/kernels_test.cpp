@@ -18,7 +18,6 @@ namespace {
 
 constexpr DataType float_types[] = {DataType::float32, DataType::float16,    DataType::bfloat16,
                                     DataType::float64, DataType::float8e4m3, DataType::float8e5m2};
-constexpr RedOp ops[] = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
 
 std::vector<Codec> codecs() {
     std::vector<Codec> all = {{.id = CodecId::none},
@@ -149,7 +148,8 @@ void check_case(const Case &test) {
         check_encode(test, whole, in, src.data(), payload);
         check_decode(test, whole, payload.data(), in);
     }
-    for (const RedOp op : ops) check_decode_add(test, whole, payload.data(), op);
+    for (const RedOp op : all_ops)
+        if (takes(test.type, op)) check_decode_add(test, whole, payload.data(), op);
 }
 
 } // namespace
@@ -223,10 +223,11 @@ static void reductions_agree() {
     Values values(7);
     for (const TypeInfo &type : type_table)
         for (const DataType in : {type.type, type.accumulator})
-            for (const RedOp op : ops)
+            for (const RedOp op : all_ops)
                 for (const size_t count : std::initializer_list<size_t>{0, 1, 7, 16, 33, 1000})
                     for (const Pattern pattern :
                          {Pattern::gauss, Pattern::zeros, Pattern::special, Pattern::bits}) {
+                        if (!takes(type.type, op)) continue;
                         const size_t shift = values.pick(2) * values.pick(64);
                         Buffer start(count * type_bytes(type.accumulator), shift),
                             src(count * type_bytes(in), shift);
@@ -238,14 +239,18 @@ static void reductions_agree() {
                         for (const TestedKernels &tier : tested_kernels()) {
                             Buffer got = start;
                             tier->reduce(op, type.accumulator, got.data(), in, src.data(), count);
-                            CHECK(same(got, want));
+                            if (!same(got, want))
+                                throw qtest::Failure{tier.name + " differs in " + name(op) +
+                                                     " of " + name(in) + ", count " +
+                                                     std::to_string(count)};
                         }
                     }
 }
 
 static void divisions_agree() {
     Values values(8);
-    for (const TypeInfo &type : type_table)
+    for (const TypeInfo &type : type_table) {
+        if (!takes(type.type, RedOp::avg)) continue;
         for (const uint32_t ranks : {1U, 2U, 3U, 7U, 255U, 4096U, 0xFFFFFFFFU})
             for (const size_t count : std::initializer_list<size_t>{0, 1, 9, 100}) {
                 Buffer start(count * type_bytes(type.accumulator), values.pick(64));
@@ -258,6 +263,7 @@ static void divisions_agree() {
                     CHECK(same(got, want));
                 }
             }
+    }
 }
 
 static void copies_agree() {

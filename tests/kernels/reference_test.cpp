@@ -209,6 +209,7 @@ void check_ranges(const Codec &codec, DataType type, uint64_t count) {
     const auto open = open_chunk(chunk);
     CHECK_OK(open);
     const DataType sum_type = accumulator_of(type);
+    const RedOp op = golden::first_op(type);
     const auto decoded = golden::decode_chunk(kernels, *open, sum_type);
 
     Guarded source(input.size()), parts(layout.bytes), values(decoded.size()), sums(decoded.size());
@@ -220,12 +221,12 @@ void check_ranges(const Codec &codec, DataType type, uint64_t count) {
             kernels.encode(range, {info.noise_key, info.call, info.first_index}, type,
                            source.data() + range.begin * type_bytes(type), parts.data());
         kernels.decode(range, payload.data(), sum_type, values.data() + at, false);
-        kernels.decode_add(range, RedOp::sum, payload.data(), sums.data() + at);
+        kernels.decode_add(range, op, payload.data(), sums.data() + at);
     }
     if (!codec.has_whole_buckets()) CHECK(equal(parts.bytes(), payload));
     CHECK(equal(values.bytes(), decoded));
     auto twice = decoded;
-    kernels.reduce(RedOp::sum, sum_type, twice.data(), sum_type, decoded.data(), count);
+    kernels.reduce(op, sum_type, twice.data(), sum_type, decoded.data(), count);
     CHECK(equal(sums.bytes(), twice));
     for (Guarded *buffer : {&source, &parts, &values, &sums}) buffer->check();
 }
@@ -254,7 +255,8 @@ static void every_operation_takes_decoded_values() {
             CHECK_OK(open);
             const PayloadLayout layout = payload_layout(open->codec, row.type, 999);
             const auto decoded = golden::decode_chunk(kernels, *open, row.accumulator);
-            for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg}) {
+            for (const RedOp op : all_ops) {
+                if (!takes(row.type, op)) continue;
                 auto fused = other, apart = other;
                 kernels.decode_add({&open->codec, &layout, row.type, 999, 0, 999}, op,
                                    open->payload.data(), fused.data());

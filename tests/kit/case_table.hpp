@@ -13,7 +13,7 @@ namespace qtest {
 
 using namespace qccl;
 
-inline constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
+inline constexpr auto &ops = all_ops;
 inline constexpr const char *codecs[] = {"none",
                                          "fp16",
                                          "bf16",

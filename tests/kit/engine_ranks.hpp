@@ -26,7 +26,7 @@ using namespace qccl;
 // Memory for the buffers of a rank's calls; exposes it to the peers.
 class Arena {
 public:
-    static constexpr size_t bytes = size_t{4} << 20;
+    static constexpr size_t bytes = size_t{16} << 20;
 
     explicit Arena(Transport &transport);
     std::span<std::byte> half(size_t number) const {

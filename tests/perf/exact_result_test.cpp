@@ -37,6 +37,12 @@ template <class T> static T combine(RedOp op, T a, T b) {
     if (op == RedOp::max) return std::max(a, b);
     if (op == RedOp::min) return std::min(a, b);
     if constexpr (std::is_integral_v<T>) { // wraps; small types must not become int
+        if (op == RedOp::bit_and) return static_cast<T>(a & b);
+        if (op == RedOp::bit_or) return static_cast<T>(a | b);
+        if (op == RedOp::bit_xor) return static_cast<T>(a ^ b);
+        if (op == RedOp::logical_and) return static_cast<T>(a && b);
+        if (op == RedOp::logical_or) return static_cast<T>(a || b);
+        if (op == RedOp::logical_xor) return static_cast<T>(!a != !b);
         const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
         return static_cast<T>(op == RedOp::prod ? x * y : x + y);
     } else {
@@ -93,14 +99,14 @@ static void check_range(const Operation &operation, uint32_t rank, uint64_t firs
 
 template <class T> static void check_type(DataType type) {
     for (const Collective collective : value_collectives)
-        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg}) {
+        for (const RedOp op : all_ops) {
             const Operation operation{.collective = collective,
                                       .type = type,
                                       .op = op,
                                       .root = 2,
                                       .ranks = 3,
                                       .count = 100};
-            if (!takes_op(collective, op)) continue;
+            if (!takes_op(collective, op) || !check_op(collective, type, op)) continue;
             for (const uint32_t rank : {0U, 1U, 2U}) {
                 if (!operation.has_result(rank)) continue;
                 const auto all = static_cast<size_t>(operation.recv_count());
@@ -113,6 +119,8 @@ template <class T> static void check_type(DataType type) {
 static void the_exact_result_is_what_plain_arithmetic_gives() {
     check_type<int8_t>(DataType::int8);
     check_type<uint8_t>(DataType::uint8);
+    check_type<int16_t>(DataType::int16);
+    check_type<uint16_t>(DataType::uint16);
     check_type<int32_t>(DataType::int32);
     check_type<uint32_t>(DataType::uint32);
     check_type<int64_t>(DataType::int64);

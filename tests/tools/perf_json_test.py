@@ -109,10 +109,11 @@ class Rows(unittest.TestCase):
 
     def test_every_type_and_operation(self):
         rows = perf("all_reduce", "-d", "all", "-o", "all", "-b", "4K", "-e", "4K")
-        self.assertEqual(len(rows), 12 * 5 * 2)
+        integers, floats, complexes, pairs = 8, 6, 2, 5
+        self.assertEqual(len(rows), 2 * (11 * integers + 5 * floats + 3 * complexes + 8 + 2 * pairs))
         for row in rows:
             self.assertTrue(row["ranks_agree"])
-            real = row["dtype"] in ("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2")
+            real = row["dtype"] in ("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2", "complex64", "complex128")
             self.assertEqual(row["nmse"] is not None, real)
 
     def test_a_budget_chooses_and_is_kept(self):

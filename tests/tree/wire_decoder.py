@@ -12,7 +12,9 @@ NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONE
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
-TYPE_BYTES = {**{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
+# Not looked into: int16, uint16, complex64, complex128, bool, and pairs of a value and an index.
+UNSEEN = {12: 2, 13: 2, 14: 8, 15: 16, 16: 1, 17: 8, 18: 16, 19: 16, 20: 8, 21: 8}
+TYPE_BYTES = {**UNSEEN, **{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
 
 E2M3, E2M1 = "e2m3", "e2m1"  # elements alone, no tensor has them
 ELEMENTS = {MXFP8: E4M3, MXFP6: E2M3, MXFP4: E2M1, NVFP4: E2M1}
@@ -279,7 +281,7 @@ def read_header(chunk):
     h = Header(*HEADER.unpack_from(chunk))
     need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 8, "fixed field")
     need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
-    need(h.codec == NONE or h.type not in INTEGERS, "type")
+    need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")
     need(h.flags & 2 or h.crc == 0, "seal")
