@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -111,6 +112,7 @@ void add_sizes(CLI::App &app, const SizeOptions &to) {
 // ---- The command line of qccl-perf
 
 static constexpr uint32_t most_ranks = 4096;
+static constexpr uint32_t most_grouped = 65536;
 
 struct Refused {
     const char *flags;
@@ -210,6 +212,9 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
     };
     add_option(app, group, "-m,--agg_iters", "calls in one iteration (1, more for small sizes)",
                take_aggregated);
+    add_option(app, group, "--group",
+               "N calls of the size in one group, on parts of the buffers; one row has them all",
+               take_count(to.group, 1, most_grouped));
     add_option(app, group, "-N,--run_cycles", "sweeps; 0: for ever (1)",
                take_count(to.cycles, 0, most));
     add_option(app, group, "-c,--check", "calls whose result is checked (1)",
@@ -347,6 +352,11 @@ Done check_sizes(const PerfArguments &to) {
     return {};
 }
 
+Done check_pattern(Pattern pattern, uint32_t ranks) {
+    if (pattern != Pattern::hypercube || std::has_single_bit(ranks)) return {};
+    return refuse("hypercube needs a power of two, and these are %u ranks", ranks);
+}
+
 Done keep_possible_ops(PerfArguments &to) {
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
     std::erase_if(to.ops, [&](RedOp op) { return !takes_op(to.collective, op); });
@@ -362,6 +372,11 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
                             static_cast<uint32_t>(std::min<size_t>(to.devices.size(), most_ranks)));
     if (knows_ranks) QCCL_TRY(to.check_devices());
     QCCL_TRY(check_sizes(to));
+    if (knows_ranks) QCCL_TRY(check_pattern(to.pattern, to.ranks));
+    if (to.group > 0 && to.pattern == Pattern::hypercube)
+        return refuse("--group %u: the rounds of hypercube follow one another, so they cannot be "
+                      "one group",
+                      to.group);
     if (knows_ranks && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
     if (to.cycles == 0 && to.json_file == "-")
@@ -378,14 +393,15 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
     return keep_possible_ops(to);
 }
 
-std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
+std::variant<PerfArguments, Answer> parse_perf_arguments(const CallKind &kind,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
                                                          const Started &started) {
     PerfArguments parsed;
-    parsed.collective = collective;
+    parsed.collective = kind.collective;
+    parsed.pattern = kind.pattern;
     CLI::App app(
-        std::string("Measures ") + name(collective) +
+        std::string("Measures ") + name(kind) +
             " on this machine and checks its results; options are those of nccl-tests 2.19.",
         program);
     app.set_version_flag("--version", version_line("qccl-perf"));
@@ -413,8 +429,13 @@ Result<double> parse_least_busbw(const std::string &text) {
     return refuse("NCCL_TESTS_MIN_BW=%.40s: expected a number of GB/s", text.c_str());
 }
 
-std::optional<Collective> collective_called(std::string_view name) {
+static std::string_view without_perf(std::string_view name) {
     if (name.ends_with("_perf")) name.remove_suffix(5);
+    return name;
+}
+
+std::optional<Collective> collective_called(std::string_view name) {
+    name = without_perf(name);
     for (const Collective collective : value_collectives) {
         std::string spelling = qccl::name(collective);
         if (name == spelling) return collective;
@@ -422,6 +443,28 @@ std::optional<Collective> collective_called(std::string_view name) {
         if (name == spelling) return collective;
     }
     return std::nullopt;
+}
+
+static constexpr std::pair<const char *, Pattern> patterns[] = {{"sendrecv", Pattern::sendrecv},
+                                                                {"hypercube", Pattern::hypercube}};
+
+const char *name(const CallKind &kind) {
+    for (const auto &[name, pattern] : patterns)
+        if (kind.pattern == pattern) return name;
+    return qccl::name(kind.collective);
+}
+
+std::optional<CallKind> kind_called(std::string_view name) {
+    for (const auto &[called, pattern] : patterns)
+        if (without_perf(name) == called) return CallKind{Collective::send, pattern};
+    const auto collective = collective_called(name);
+    return collective ? std::optional(CallKind{*collective}) : std::nullopt;
+}
+
+Names kind_names() {
+    Names names{value_collective_names.begin(), value_collective_names.end()};
+    for (const auto &[name, pattern] : patterns) names.push_back(name);
+    return names;
 }
 
 } // namespace qccl::perf

@@ -4,6 +4,7 @@
 // explains calls. Starts nothing and prints nothing. Any thread.
 #pragma once
 
+#include "base/text.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
@@ -12,12 +13,31 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 namespace qccl::perf {
 
 // ---- Options that select calls
+
+// What a call is. The patterns of messages are those of nccl-tests' sendrecv_perf and
+// hypercube_perf: every rank sends to the next one and receives from the one before; or all ranks
+// gather the inputs of all in log2(ranks) rounds, in which each exchanges what it has with one
+// other rank.
+enum class Pattern : uint8_t { collective, sendrecv, hypercube };
+struct CallKind {
+    Collective collective = Collective::all_reduce; // of patterns of messages: send
+    Pattern pattern = Pattern::collective;
+
+    bool operator==(const CallKind &) const = default;
+};
+const char *name(const CallKind &kind);
+// Recognizes the names by which users call what can be measured: "all_reduce", "allreduce",
+// "all_reduce_perf", "sendrecv".
+std::optional<CallKind> kind_called(std::string_view name);
+// Returns the names of all kinds.
+Names kind_names();
 
 // Each function returns a parser that stores the named value in its argument. The argument must
 // outlive the parsing of the command line.
@@ -62,6 +82,8 @@ struct Started {
 // no peer.
 struct PerfArguments {
     Collective collective = Collective::all_reduce;
+    Pattern pattern = Pattern::collective;
+    uint32_t group = 0; // calls that one group makes; 0: calls are made by themselves
 
     uint64_t min_bytes = uint64_t{32} << 20;
     uint64_t max_bytes = uint64_t{32} << 20;
@@ -106,6 +128,7 @@ struct PerfArguments {
     // GB/s. The run fails if the average bus bandwidth is below nine tenths of this.
     std::optional<double> least_busbw;
 
+    CallKind kind() const { return {collective, pattern}; }
     const std::string &device_of(uint32_t rank) const { return devices[rank % devices.size()]; }
     std::vector<std::string> devices_of_ranks() const;
     // Fails if there are more devices than ranks.
@@ -117,10 +140,10 @@ struct PerfArguments {
     bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
 };
 
-// `arguments` are the words after the collective's name. `started` says whether this process has
+// `arguments` are the words after the name of the kind. `started` says whether this process has
 // been started as one of several ranks. Returns the arguments, or the text and exit status to end
 // with.
-std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
+std::variant<PerfArguments, Answer> parse_perf_arguments(const CallKind &kind,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
                                                          const Started &started);
@@ -131,6 +154,8 @@ void add_ranks(CLI::App &app, PerfArguments &to, const Started &started);
 
 // Fails if the sweep over sizes would not end.
 Done check_sizes(const PerfArguments &arguments);
+// Fails if the pattern is impossible with this number of ranks.
+Done check_pattern(Pattern pattern, uint32_t ranks);
 // Leaves out the operations that the collective does not have. Fails if none is left.
 Done keep_possible_ops(PerfArguments &arguments);
 

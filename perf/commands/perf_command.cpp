@@ -158,8 +158,8 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
             return invalid_argument("the input files hold %s, and --datatype says %s",
                                     name(files.type()), name(type));
     const uint64_t bytes = files.count() * type_bytes(files.type());
-    const bool has_result_blocks = row_of(arguments.collective).gathers;
-    const uint64_t most = has_result_blocks ? bytes * arguments.ranks : bytes;
+    const uint64_t of_call = bytes / std::max(arguments.group, 1U);
+    const uint64_t most = gathers(arguments.kind()) ? of_call * arguments.ranks : of_call;
     if (!arguments.names_sizes) arguments.min_bytes = arguments.max_bytes = most;
     if (arguments.max_bytes > most)
         return invalid_argument(
@@ -224,6 +224,7 @@ static Done prepare(Plan &plan, bool writes) {
     if (arguments.root && *arguments.root >= arguments.ranks)
         return invalid_argument("--root %u is none of the %u ranks", *arguments.root,
                                 arguments.ranks);
+    QCCL_TRY(check_pattern(arguments.pattern, arguments.ranks));
     QCCL_TRY(arguments.check_devices());
     QCCL_TRY(take_least_busbw(plan.arguments));
     note_unused_variables(plan);
@@ -252,9 +253,9 @@ static Result<std::string> input_caveat(const Plan &plan, RankGroup &rank_group)
     const PerfArguments &arguments = plan.arguments;
     if (arguments.input.empty()) return std::string();
     const DataType type = arguments.types->front();
-    const Operation largest = operation_of(arguments.collective, type, RedOp::sum, 0,
-                                           rank_group.size(), arguments.max_bytes);
-    return non_finite_note(rank_group, *plan.source, type, largest.send_count());
+    const Operation largest =
+        operation_of(arguments, type, RedOp::sum, 0, rank_group.size(), arguments.max_bytes);
+    return non_finite_note(rank_group, *plan.source, type, largest.send_count() * largest.calls());
 }
 
 static Result<int> play(Plan &plan, RankGroup &rank_group, qcclComm_t comm, const MpiModule *mpi) {
@@ -298,10 +299,10 @@ static int delivered(const Plan &plan, int status) {
     return done || status != EXIT_SUCCESS ? status : complain(done.error());
 }
 
-int run_perf(Collective collective, const std::string &program,
+int run_perf(const CallKind &kind, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line) {
-    auto parsed = parse_perf_arguments(collective, program, arguments, how_started());
+    auto parsed = parse_perf_arguments(kind, program, arguments, how_started());
     if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell_once(*answer);
     Plan plan{.arguments = std::get<PerfArguments>(parsed),
               .program = program,

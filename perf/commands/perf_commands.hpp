@@ -119,7 +119,7 @@ private:
 
 // `arguments` are the words after the collective's name; `command_line` is the whole command line,
 // for the results. Returns the exit status.
-int run_perf(Collective collective, const std::string &program,
+int run_perf(const CallKind &kind, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line);
 

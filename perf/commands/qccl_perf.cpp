@@ -25,13 +25,12 @@ static int run(int argc, char **argv) {
         return std::vector<std::string>(command_line.begin() + std::min(first, argc),
                                         command_line.end());
     };
-    if (const auto collective = collective_called(program))
-        return run_perf(*collective, program, from(1), command_line);
+    if (const auto kind = kind_called(program))
+        return run_perf(*kind, program, from(1), command_line);
 
     const std::string what = argc > 1 ? command_line[1] : "";
-    if (const auto collective = collective_called(what))
-        return run_perf(*collective, std::string(qccl::name(*collective)) + "_perf", from(2),
-                        command_line);
+    if (const auto kind = kind_called(what))
+        return run_perf(*kind, std::string(name(*kind)) + "_perf", from(2), command_line);
     if (what == "simulate") return run_simulate_command(from(2), command_line);
     if (what == "codec") return run_codec_command(from(2), command_line);
     if (what == "calibrate") return run_calibrate_command(from(2));
@@ -41,14 +40,12 @@ static int run(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     const bool asks = what == "-h" || what == "--help";
-    const qccl::Names collectives{qccl::value_collective_names.begin(),
-                                  qccl::value_collective_names.end()};
-    qccl::Names possible = collectives;
+    qccl::Names possible = kind_names();
     possible.insert(possible.end(), {"simulate", "codec", "calibrate", "demo"});
     if (!asks && !what.empty())
         std::fprintf(stderr, "qccl-perf: %s\n",
                      qccl::no_choice("the first argument", what, possible).text);
-    std::fprintf(asks ? stdout : stderr, usage, qccl::listed(collectives).c_str());
+    std::fprintf(asks ? stdout : stderr, usage, qccl::listed(kind_names()).c_str());
     return asks ? EXIT_SUCCESS : usage_error;
 }
 

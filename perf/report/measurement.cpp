@@ -42,23 +42,25 @@ uint64_t Operation::send_count() const {
 }
 
 uint64_t Operation::recv_count() const {
-    return row_of(collective).gathers || row_of(collective).exchanges ? count * ranks : count;
+    return gathers(kind()) || row_of(collective).exchanges ? count * ranks : count;
 }
 
 bool Operation::has_result(uint32_t rank) const {
+    if (pattern != Pattern::collective) return true;
     return has_output(collective, {.size = ranks, .rank = rank, .root = root});
 }
 
-uint64_t Operation::bytes() const {
-    return std::max(send_count(), recv_count()) * type_bytes(type);
-}
+uint64_t Operation::bytes() const { return recv_part() * type_bytes(type) * calls(); }
 
-uint64_t Operation::send_in_place_stride() const { return row_of(collective).gathers ? count : 0; }
+uint64_t Operation::send_in_place_stride() const { return gathers(kind()) ? count : 0; }
 
 uint64_t Operation::recv_in_place_stride() const { return row_of(collective).scatters ? count : 0; }
 
+// Of hypercube nccl-tests counts what a rank receives, and both bandwidths are the same.
 double Operation::algbw(double seconds) const {
-    return seconds > 0 ? static_cast<double>(bytes()) / 1e9 / seconds : 0;
+    const uint64_t moved =
+        pattern == Pattern::hypercube ? count * (ranks - 1) * type_bytes(type) : bytes();
+    return seconds > 0 ? static_cast<double>(moved) / 1e9 / seconds : 0;
 }
 
 // The bandwidth of a link under the least possible traffic: a sum must reach and leave every rank,
@@ -84,14 +86,32 @@ double Operation::busbw(double seconds) const {
 
 Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
                        uint32_t ranks, uint64_t bytes) {
+    PerfArguments arguments;
+    arguments.collective = collective;
+    return operation_of(arguments, type, op, root, ranks, bytes);
+}
+
+Operation operation_of(const PerfArguments &arguments, DataType type, RedOp op, uint32_t root,
+                       uint32_t ranks, uint64_t bytes) {
     const uint64_t count = bytes / type_bytes(type);
     const uint64_t multiple = 16 / type_bytes(type);
-    return {.collective = collective,
+    const bool has_parts = has_part_per_rank(arguments.kind());
+    return {.collective = arguments.collective,
+            .pattern = arguments.pattern,
+            .group = arguments.group,
             .type = type,
             .op = op,
             .root = root,
             .ranks = ranks,
-            .count = has_part_per_rank(collective) ? count / ranks / multiple * multiple : count};
+            .count = has_parts ? count / ranks / multiple * multiple : count};
+}
+
+bool gathers(const CallKind &kind) {
+    return kind.pattern == Pattern::hypercube || row_of(kind.collective).gathers;
+}
+
+bool has_part_per_rank(const CallKind &kind) {
+    return kind.pattern == Pattern::hypercube || has_part_per_rank(kind.collective);
 }
 
 // ---- The calls of a sweep
@@ -113,8 +133,12 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
     return sizes;
 }
 
+bool has_root(const CallKind &kind) {
+    return kind.pattern == Pattern::collective && row_of(kind.collective).has_root;
+}
+
 std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
-    if (!row_of(arguments.collective).has_root) return {0};
+    if (!has_root(arguments.kind())) return {0};
     if (arguments.root) return {*arguments.root};
     std::vector<uint32_t> roots(ranks);
     for (uint32_t rank = 0; rank < ranks; rank++) roots[rank] = rank;

@@ -39,18 +39,28 @@ Statistics statistics(std::span<const double> values);
 
 struct Operation {
     Collective collective = Collective::all_reduce;
+    Pattern pattern = Pattern::collective;
+    uint32_t group = 0; // as in PerfArguments
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
     uint32_t ranks = 1;
-    uint64_t count = 0; // the count argument of the call
+    uint64_t count = 0; // the count argument of the call, of each one in a group
 
     bool operator==(const Operation &) const = default;
+    CallKind kind() const { return {collective, pattern}; }
+    uint32_t calls() const { return std::max(group, 1U); }
+    // Elements of one call.
     uint64_t send_count() const;
     uint64_t recv_count() const; // of a rank that has a result
+    // In place is impossible if the rank receives while it sends the same values.
+    bool has_in_place() const { return pattern != Pattern::sendrecv; }
     bool has_result(uint32_t rank) const;
-    // The size column: bytes of the larger buffer.
+    // The size column: bytes of the larger buffer, of all calls of a group. Each call has its part
+    // of both buffers: of as many elements as it sends, and as the larger of its two buffers has.
     uint64_t bytes() const;
+    uint64_t send_part() const { return send_count(); }
+    uint64_t recv_part() const { return std::max(send_count(), recv_count()); }
     // In place, rank r's part starts at r * stride elements in the larger buffer.
     uint64_t send_in_place_stride() const;
     uint64_t recv_in_place_stride() const;
@@ -63,6 +73,14 @@ struct Operation {
 // give each rank a multiple of 16 bytes, as nccl-tests does.
 Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
                        uint32_t ranks, uint64_t bytes);
+// The same of what the arguments name. Each call of a group has that size.
+Operation operation_of(const PerfArguments &arguments, DataType type, RedOp op, uint32_t root,
+                       uint32_t ranks, uint64_t bytes);
+// Whether each rank's result has the parts of all ranks, and whether it has a part for or of every
+// rank, so that the size is a multiple of the number of ranks.
+bool gathers(const CallKind &kind);
+bool has_part_per_rank(const CallKind &kind);
+bool has_root(const CallKind &kind);
 
 // ---- The calls of a sweep
 

@@ -157,11 +157,11 @@ void Report::print_measurement(const Row &row, const Measurement &measurement) {
 
 void Report::print_row(const Row &row) {
     const Operation &operation = row.operation;
-    const bool has_root = row_of(operation.collective).has_root;
+    const bool is_rooted = has_root(operation.kind());
     std::fprintf(out_, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", operation.bytes(),
-                 operation.count, name(operation.type),
+                 operation.count * operation.calls(), name(operation.type),
                  reduces(operation.collective) ? name(operation.op) : "none",
-                 has_root ? static_cast<int>(operation.root) : -1);
+                 is_rooted ? static_cast<int>(operation.root) : -1);
     print_measurement(row, row.out_of_place);
     print_measurement(row, row.in_place);
     if (arguments_.reports_timestamps) std::fprintf(out_, "  %19s", timestamp().c_str());

@@ -78,9 +78,9 @@ Json row_json(const Row &row, bool in_place) {
     const double seconds = m.time_us.median * 1e-6;
     Json baseline = nullptr;
     if (m.baseline_us) baseline = {{"name", row.baseline}, {"time_us", *m.baseline_us}};
-    return {{"collective", name(operation.collective)},
+    return {{"collective", name(operation.kind())},
             {"bytes", operation.bytes()},
-            {"count", operation.count},
+            {"count", operation.count * operation.calls()},
             {"dtype", name(operation.type)},
             {"op", reduces(operation.collective) ? Json(name(operation.op)) : Json(nullptr)},
             {"in_place", in_place},
@@ -105,17 +105,20 @@ Json row_json(const Row &row, bool in_place) {
             {"max_abs_err", or_null(m.max_abs_err)},
             {"ranks_agree", or_null(m.ranks_agree)},
             {"speedup_vs_lossless", or_null(m.speedup)},
-            {"baseline", baseline}};
+            {"baseline", baseline},
+            {"group", operation.group > 0 ? Json(operation.group) : Json(nullptr)}};
 }
 
 std::string rows_json(const Row &row) {
-    return row_json(row, false).dump() + ",\n" + row_json(row, true).dump();
+    const std::string rows = row_json(row, false).dump();
+    return row.operation.has_in_place() ? rows + ",\n" + row_json(row, true).dump() : rows;
 }
 
 // nccl-tests writes booleans as text.
 static const char *truth(bool value) { return value ? "true" : "false"; }
 
 static Json measurement_json(const Row &row, const Measurement &m, const PerfArguments &arguments) {
+    if (!m.is_known) return nullptr;
     const double seconds = m.shown_us * 1e-6;
     return {{arguments.reports_cpu_time ? "cpu_time" : "time", m.shown_us},
             {"alg_bw", row.operation.algbw(seconds)},
@@ -149,17 +152,18 @@ static std::string label(const Row &row, const PerfArguments &arguments) {
 
 static Json result_json(const Row &row, const PerfArguments &arguments) {
     const Operation &operation = row.operation;
-    const bool has_root = row_of(operation.collective).has_root;
+    const bool is_rooted = has_root(operation.kind());
     Json result{{"size", operation.bytes()},
-                {"count", operation.count},
+                {"count", operation.count * operation.calls()},
                 {"type", name(operation.type)},
                 {"redop", reduces(operation.collective) ? name(operation.op) : "none"},
-                {"root", std::to_string(has_root ? static_cast<int>(operation.root) : -1)},
+                {"root", std::to_string(is_rooted ? static_cast<int>(operation.root) : -1)},
                 {"out_of_place", measurement_json(row, row.out_of_place, arguments)},
                 {"in_place", measurement_json(row, row.in_place, arguments)}};
     if (arguments.reports_iterations) {
         result["out_of_place_per_iter"] = iterations_json(row.out_of_place, arguments);
-        result["in_place_per_iter"] = iterations_json(row.in_place, arguments);
+        if (row.in_place.is_known)
+            result["in_place_per_iter"] = iterations_json(row.in_place, arguments);
     }
     result["actual_iterations"] = row.out_of_place.iterations_us.size();
     result["experiment_name"] = label(row, arguments);

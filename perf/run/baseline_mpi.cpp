@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include <mpi.h>
 
@@ -96,69 +97,179 @@ static bool has(const Operation &operation) {
     return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
 }
 
-// Only the root of a reduce, a gather or a scatter may name MPI_IN_PLACE.
-static int call_with_root(const Operation &operation, const void *send, void *recv, int count,
-                          MPI_Datatype type) {
-    const int root = static_cast<int>(operation.root);
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Aint start = 0, bytes = 0; // of a value, with the padding of a pair
-    MPI_Type_get_extent(type, &start, &bytes);
-    const bool is_root = rank == root;
-    char *const own = static_cast<char *>(recv) + static_cast<size_t>(rank) *
-                                                      static_cast<size_t>(count) *
-                                                      static_cast<size_t>(bytes);
-    switch (operation.collective) {
-    case Collective::broadcast: return MPI_Bcast(recv, count, type, root, MPI_COMM_WORLD);
-    case Collective::reduce:
-        return MPI_Reduce(send      ? send
-                          : is_root ? MPI_IN_PLACE
-                                    : recv,
-                          recv, count, type, mpi_op(operation.op), root, MPI_COMM_WORLD);
-    case Collective::gather:
-        return MPI_Gather(send      ? send
-                          : is_root ? MPI_IN_PLACE
-                                    : own,
-                          count, type, recv, count, type, root, MPI_COMM_WORLD);
-    case Collective::scatter:
-        if (send) return MPI_Scatter(send, count, type, recv, count, type, root, MPI_COMM_WORLD);
-        return MPI_Scatter(recv, count, type, is_root ? MPI_IN_PLACE : own, count, type, root,
-                           MPI_COMM_WORLD);
-    case Collective::send: {
-        const int taker = (root + 1) % static_cast<int>(operation.ranks), tag = 0;
-        if (is_root) return MPI_Send(send ? send : recv, count, type, taker, tag, MPI_COMM_WORLD);
-        if (rank != taker) return MPI_SUCCESS;
-        return MPI_Recv(recv, count, type, root, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    }
-    default: return 1;
+namespace {
+
+// A call as MPI takes it. `send` and `recv` may be MPI_IN_PLACE.
+struct MpiCall {
+    const void *send;
+    void *recv;
+    int count;
+    MPI_Datatype type;
+    MPI_Op op;
+    int rank, root, ranks;
+    size_t part_bytes; // of `count` values
+
+    int after(int distance) const { return (rank + ranks + distance) % ranks; }
+};
+
+} // namespace
+
+// Where a call names MPI_IN_PLACE: of a reduce, a gather or a scatter only the root may.
+static void place(const Operation &operation, MpiCall &call) {
+    if (call.send) return;
+    const bool is_root = call.rank == call.root;
+    char *const own =
+        static_cast<char *>(call.recv) + static_cast<size_t>(call.rank) * call.part_bytes;
+    call.send = MPI_IN_PLACE;
+    if (operation.collective == Collective::send) call.send = call.recv;
+    if (operation.collective == Collective::reduce && !is_root) call.send = call.recv;
+    if (operation.collective == Collective::gather && !is_root) call.send = own;
+    if (operation.collective == Collective::scatter) {
+        call.send = call.recv;
+        call.recv = is_root ? MPI_IN_PLACE : own;
     }
 }
 
-static int call(const Operation &operation, const void *send, void *recv) {
+static MpiCall mpi_call(const Operation &operation, const void *send, void *recv) {
     const bool is_known = mpi_type(operation.type) != MPI_DATATYPE_NULL;
-    const MPI_Datatype type = is_known ? mpi_type(operation.type) : MPI_BYTE;
-    const auto count =
-        static_cast<int>(operation.count * (is_known ? 1 : type_bytes(operation.type)));
-    const void *const from = send ? send : MPI_IN_PLACE;
-    const MPI_Op op = mpi_op(operation.op);
+    const size_t bytes = type_bytes(operation.type);
+    MpiCall call{.send = send,
+                 .recv = recv,
+                 .count = static_cast<int>(operation.count * (is_known ? 1 : bytes)),
+                 .type = is_known ? mpi_type(operation.type) : MPI_BYTE,
+                 .op = mpi_op(operation.op),
+                 .rank = 0,
+                 .root = static_cast<int>(operation.root),
+                 .ranks = static_cast<int>(operation.ranks),
+                 .part_bytes = operation.count * bytes};
+    MPI_Comm_rank(MPI_COMM_WORLD, &call.rank);
+    if (operation.pattern == Pattern::collective) place(operation, call);
+    return call;
+}
+
+static constexpr int tag = 0;
+
+// The rounds of measured_call.cpp.
+static int run_hypercube(const MpiCall &c) {
+    char *const all = static_cast<char *>(c.recv);
+    const auto part = [&](int rank) { return all + static_cast<size_t>(rank) * c.part_bytes; };
+    if (c.send) std::memcpy(part(c.rank), c.send, c.part_bytes);
+    for (int held = 1; held < c.ranks; held *= 2) {
+        const int first = c.rank & ~(held - 1), peer = c.rank ^ held;
+        const int status =
+            MPI_Sendrecv(part(first), c.count * held, c.type, peer, tag, part(first ^ held),
+                         c.count * held, c.type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (status != MPI_SUCCESS) return status;
+    }
+    return MPI_SUCCESS;
+}
+
+static int run_message(const MpiCall &c) {
+    const int taker = (c.root + 1) % c.ranks;
+    if (c.rank == c.root) return MPI_Send(c.send, c.count, c.type, taker, tag, MPI_COMM_WORLD);
+    if (c.rank != taker) return MPI_SUCCESS;
+    return MPI_Recv(c.recv, c.count, c.type, c.root, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static int run_one(const Operation &operation, const MpiCall &c) {
+    if (operation.pattern == Pattern::hypercube) return run_hypercube(c);
+    if (operation.pattern == Pattern::sendrecv)
+        return MPI_Sendrecv(c.send, c.count, c.type, c.after(1), tag, c.recv, c.count, c.type,
+                            c.after(-1), tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     switch (operation.collective) {
-    case Collective::all_reduce: return MPI_Allreduce(from, recv, count, type, op, MPI_COMM_WORLD);
+    case Collective::all_reduce:
+        return MPI_Allreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
     case Collective::reduce_scatter:
-        return MPI_Reduce_scatter_block(from, recv, count, type, op, MPI_COMM_WORLD);
+        return MPI_Reduce_scatter_block(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
     case Collective::all_gather:
-        return MPI_Allgather(from, count, type, recv, count, type, MPI_COMM_WORLD);
+        return MPI_Allgather(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD);
     case Collective::all_to_all:
-        return MPI_Alltoall(from, count, type, recv, count, type, MPI_COMM_WORLD);
-    case Collective::scan: return MPI_Scan(from, recv, count, type, op, MPI_COMM_WORLD);
-    case Collective::exscan: return MPI_Exscan(from, recv, count, type, op, MPI_COMM_WORLD);
+        return MPI_Alltoall(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD);
+    case Collective::scan: return MPI_Scan(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
+    case Collective::exscan:
+        return MPI_Exscan(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD);
     case Collective::barrier: return MPI_Barrier(MPI_COMM_WORLD);
-    case Collective::broadcast:
+    case Collective::broadcast: return MPI_Bcast(c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
     case Collective::reduce:
+        return MPI_Reduce(c.send, c.recv, c.count, c.type, c.op, c.root, MPI_COMM_WORLD);
     case Collective::gather:
+        return MPI_Gather(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD);
     case Collective::scatter:
-    case Collective::send: return call_with_root(operation, send, recv, count, type);
+        return MPI_Scatter(c.send, c.count, c.type, c.recv, c.count, c.type, c.root,
+                           MPI_COMM_WORLD);
+    case Collective::send: return run_message(c);
     }
     return 1;
+}
+
+// Begins the messages of one call of a group.
+static int begin_messages(const Operation &operation, const MpiCall &c,
+                          std::vector<MPI_Request> &requests) {
+    const bool is_ring = operation.pattern == Pattern::sendrecv;
+    const int taker = is_ring ? c.after(1) : (c.root + 1) % c.ranks;
+    const int giver = is_ring ? c.after(-1) : c.root;
+    int status = MPI_SUCCESS;
+    if (is_ring || c.rank == taker)
+        status = MPI_Irecv(c.recv, c.count, c.type, giver, tag, MPI_COMM_WORLD,
+                           &requests.emplace_back());
+    if (status == MPI_SUCCESS && (is_ring || c.rank == giver))
+        status = MPI_Isend(c.send, c.count, c.type, taker, tag, MPI_COMM_WORLD,
+                           &requests.emplace_back());
+    return status;
+}
+
+static int begin_one(const Operation &operation, const MpiCall &c,
+                     std::vector<MPI_Request> &requests) {
+    if (operation.collective == Collective::send) return begin_messages(operation, c, requests);
+    MPI_Request *const r = &requests.emplace_back();
+    switch (operation.collective) {
+    case Collective::all_reduce:
+        return MPI_Iallreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD, r);
+    case Collective::reduce_scatter:
+        return MPI_Ireduce_scatter_block(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD, r);
+    case Collective::all_gather:
+        return MPI_Iallgather(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD, r);
+    case Collective::all_to_all:
+        return MPI_Ialltoall(c.send, c.count, c.type, c.recv, c.count, c.type, MPI_COMM_WORLD, r);
+    case Collective::scan:
+        return MPI_Iscan(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD, r);
+    case Collective::exscan:
+        return MPI_Iexscan(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD, r);
+    case Collective::barrier: return MPI_Ibarrier(MPI_COMM_WORLD, r);
+    case Collective::broadcast:
+        return MPI_Ibcast(c.recv, c.count, c.type, c.root, MPI_COMM_WORLD, r);
+    case Collective::reduce:
+        return MPI_Ireduce(c.send, c.recv, c.count, c.type, c.op, c.root, MPI_COMM_WORLD, r);
+    case Collective::gather:
+        return MPI_Igather(c.send, c.count, c.type, c.recv, c.count, c.type, c.root, MPI_COMM_WORLD,
+                           r);
+    case Collective::scatter:
+        return MPI_Iscatter(c.send, c.count, c.type, c.recv, c.count, c.type, c.root,
+                            MPI_COMM_WORLD, r);
+    case Collective::send: break;
+    }
+    return 1;
+}
+
+// Begins all calls of a group and waits for them.
+static int run_group(const Operation &operation, const void *send, void *recv) {
+    const size_t bytes = type_bytes(operation.type);
+    std::vector<MPI_Request> requests;
+    requests.reserve(size_t{2} * operation.calls());
+    const auto *from = static_cast<const char *>(send);
+    auto *to = static_cast<char *>(recv);
+    for (uint32_t call = 0; call < operation.calls(); call++) {
+        const int status = begin_one(operation, mpi_call(operation, from, to), requests);
+        if (status != MPI_SUCCESS) return status;
+        if (from) from += operation.send_part() * bytes;
+        to += operation.recv_part() * bytes;
+    }
+    return MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+}
+
+static int call(const Operation &operation, const void *send, void *recv) {
+    if (operation.group > 0) return run_group(operation, send, recv);
+    return run_one(operation, mpi_call(operation, send, recv));
 }
 
 static void finish() { MPI_Finalize(); }

@@ -4,7 +4,7 @@
 #include "perf/run/benchmark.hpp"
 
 #include "coll/algorithm.hpp"
-#include "perf/run/result_check.hpp"
+#include "perf/run/measured_call.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +51,10 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
     one->config.codec = one->handle.get();
     const std::string algorithm = asked == "auto" ? "" : asked;
     one->config.algorithm = algorithm.empty() ? nullptr : one->asked.c_str();
-    QCCL_TRY(one->plan, plan_of(context_.comm, operation_, codec, algorithm));
+    // Of the messages of a hypercube the last ones are the largest.
+    Operation planned = operation_;
+    if (planned.pattern == Pattern::hypercube) planned.count *= std::max(planned.ranks / 2, 1U);
+    QCCL_TRY(one->plan, plan_of(context_.comm, planned, codec, algorithm));
     cases_.push_back(std::move(one));
     return {};
 }
@@ -64,8 +67,7 @@ std::string Point::no_baseline_note() const {
     if (context_.mpi->has(small)) {
         note += " counts no more than 2147483647 values";
     } else {
-        note +=
-            std::string(" has no ") + name(operation_.collective) + " of " + name(operation_.type);
+        note += std::string(" has no ") + name(operation_.kind()) + " of " + name(operation_.type);
         if (reduces(operation_.collective)) note += std::string(" with ") + name(operation_.op);
     }
     return note + ": rows without a baseline";
@@ -100,45 +102,43 @@ Done Point::prepare(const ProgressListener &listener) {
 
 // In place, the smaller buffer is inside the larger one, at this rank's part.
 std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
-    const uint32_t rank = context_.rank_group.rank();
-    const std::byte *send = send_;
-    std::byte *recv = recv_;
-    if (in_place) {
-        send = recv_ + rank * operation_.send_in_place_stride() * element_bytes();
-        recv = recv_ + rank * operation_.recv_in_place_stride() * element_bytes();
-    }
-    return [=, this] {
-        return call_collective(context_.comm, operation_, send, recv, context_.device.stream(),
-                               config);
-    };
+    const CallingRank caller{context_.comm, context_.rank_group.rank(), context_.device};
+    const std::byte *const send = in_place ? nullptr : send_;
+    return [=, this] { return make_calls(caller, operation_, send, recv_, config); };
 }
 
 // No call writes to `send_`, so it always holds the input.
 Done Point::refill(bool in_place) {
     if (!in_place) return {};
-    const uint64_t offset =
-        context_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
-    return context_.device.copy(recv_ + offset, send_, operation_.send_count() * element_bytes());
+    const size_t bytes = operation_.send_part() * element_bytes();
+    std::byte *to =
+        recv_ + context_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
+    for (uint32_t call = 0; call < operation_.calls(); call++) {
+        QCCL_TRY(context_.device.copy(to, send_ + call * bytes, bytes));
+        to += operation_.recv_part() * element_bytes();
+    }
+    return {};
 }
 
 // Fills the receive buffer with a pattern, so that elements that a call leaves unwritten are found.
 Done Point::poison() {
     static constexpr int poison = 0xA5;
-    const size_t bytes = operation_.recv_count() * element_bytes();
+    const size_t bytes = operation_.bytes();
     std::memset(host_ ? host_ : recv_, poison, bytes);
     return host_ ? context_.device.copy(recv_, host_, bytes) : Done();
 }
 
 Done Point::take_input() {
     std::byte *const input = host_ ? host_ : send_;
-    const uint64_t count = operation_.send_count();
+    const uint64_t count = operation_.send_part() * operation_.calls();
     context_.source.read(context_.rank_group.rank(), operation_.type, 0, count, input);
     return host_ ? context_.device.copy(send_, host_, count * element_bytes()) : Done();
 }
 
-Result<const std::byte *> Point::result_on_host(bool in_place) {
+Result<const std::byte *> Point::result_on_host(uint32_t call, bool in_place) {
     const uint64_t stride = in_place ? operation_.recv_in_place_stride() : 0;
-    const std::byte *const result = recv_ + context_.rank_group.rank() * stride * element_bytes();
+    const uint64_t first = call * operation_.recv_part() + context_.rank_group.rank() * stride;
+    const std::byte *const result = recv_ + first * element_bytes();
     if (!host_) return result;
     QCCL_TRY(context_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
     return host_;
@@ -175,7 +175,7 @@ TimedCall Point::baseline(bool in_place) {
     const auto call = [this, send]() -> Done {
         if (context_.mpi->call(operation_, send, recv_) == 0) return {};
         return Error::make(Code::remote_error, "%s: %s failed", context_.mpi->library(),
-                           name(operation_.collective));
+                           name(operation_.kind()));
     };
     return {.call = call,
             .refill = [this, in_place] { return refill(in_place); },
@@ -297,6 +297,49 @@ Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
     return work.wire_bytes;
 }
 
+namespace {
+
+// The inputs from an element on, for the calls of a group.
+class ShiftedSource final : public Source {
+public:
+    ShiftedSource(const Source &all, uint64_t first) : all_(all), first_(first) {}
+    void read(uint32_t rank, DataType type, uint64_t first, size_t count,
+              std::byte *dst) const override {
+        all_.read(rank, type, first_ + first, count, dst);
+    }
+    uint32_t exact_ranks(DataType type) const override { return all_.exact_ranks(type); }
+
+private:
+    const Source &all_;
+    uint64_t first_;
+};
+
+} // namespace
+
+// Checks each call of a group by itself. The error of all is the mean, because their inputs are
+// alike.
+Result<CheckResult> Point::check_calls(const Codec &codec, bool in_place) {
+    CheckResult all;
+    for (uint32_t call = 0; call < operation_.calls(); call++) {
+        const ShiftedSource source(context_.source, call * operation_.send_part());
+        QCCL_TRY(const std::byte *const result, result_on_host(call, in_place));
+        QCCL_TRY(const CheckResult one,
+                 check_result(context_.rank_group, operation_, codec, source, result));
+        if (call == 0) {
+            all = one;
+            continue;
+        }
+        all.wrong += one.wrong;
+        all.overflowed += one.overflowed;
+        if (all.nmse && one.nmse) *all.nmse += *one.nmse;
+        if (all.max_abs_err && one.max_abs_err)
+            all.max_abs_err = std::max(*all.max_abs_err, *one.max_abs_err);
+        if (one.ranks_agree == false) all.ranks_agree = false;
+    }
+    if (all.nmse) *all.nmse /= operation_.calls();
+    return all;
+}
+
 Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
     const auto call = call_of(&one.config, in_place);
     for (uint32_t check = 0; check < std::max<uint32_t>(context_.arguments.checks, 1); check++) {
@@ -306,9 +349,7 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
         measurement.wire_bytes = work.wire_bytes;
         measurement.shares = work.shares;
         if (context_.arguments.checks == 0) break;
-        QCCL_TRY(const std::byte *const result, result_on_host(in_place));
-        QCCL_TRY(const CheckResult found, check_result(context_.rank_group, operation_,
-                                                       one.plan.codec, context_.source, result));
+        QCCL_TRY(const CheckResult found, check_calls(one.plan.codec, in_place));
         measurement.wrong = found.wrong;
         measurement.overflowed = found.overflowed;
         measurement.nmse = found.nmse;
@@ -364,7 +405,12 @@ Row Point::row_of(const Case &one, const Measurement &out_of_place,
 Result<std::vector<Row>> Point::run() {
     QCCL_TRY(take_input());
     QCCL_TRY(const std::vector<Measurement> out_of_place, measure(false));
-    QCCL_TRY(const std::vector<Measurement> in_place, measure(true));
+    std::vector<Measurement> in_place(cases_.size());
+    if (operation_.has_in_place()) {
+        QCCL_TRY(in_place, measure(true));
+    } else {
+        for (Measurement &each : in_place) each.is_known = false;
+    }
     std::vector<Row> rows;
     for (size_t i = 0; i < cases_.size(); i++)
         if (cases_[i]->is_shown) rows.push_back(row_of(*cases_[i], out_of_place[i], in_place[i]));
@@ -382,9 +428,9 @@ struct BufferSizes {
 
 static BufferSizes buffer_sizes(const PerfArguments &arguments, DataType type, uint32_t ranks) {
     const size_t offset = arguments.unaligned_elements * type_bytes(type);
-    const bool gathers = row_of(arguments.collective).gathers;
-    return {.send = arguments.max_bytes / (gathers ? ranks : 1) + offset,
-            .recv = arguments.max_bytes + offset};
+    const uint64_t calls = std::max(arguments.group, 1U);
+    const uint64_t sent = arguments.max_bytes / (gathers(arguments.kind()) ? ranks : 1);
+    return {.send = sent * calls + offset, .recv = arguments.max_bytes * calls + offset};
 }
 
 double buffer_bytes(const PerfArguments &arguments) {
@@ -397,7 +443,7 @@ double buffer_bytes(const PerfArguments &arguments) {
 }
 
 static std::string words(const Operation &operation) {
-    return std::string(name(operation.collective)) + " of " + std::to_string(operation.bytes()) +
+    return std::string(name(operation.kind())) + " of " + std::to_string(operation.bytes()) +
            " bytes, " + name(operation.type) + " " +
            (reduces(operation.collective) ? name(operation.op) : "");
 }
@@ -405,7 +451,7 @@ static std::string words(const Operation &operation) {
 // Like nccl-tests, a size below the minimum is still measured, as a call of 0 elements.
 static std::string empty_note(const Operation &operation, uint64_t size) {
     const std::string least =
-        has_part_per_rank(operation.collective)
+        has_part_per_rank(operation.kind())
             ? "16 bytes for each of " + std::to_string(operation.ranks) + " ranks"
             : std::string("one ") + name(operation.type);
     return "size " + std::to_string(size) + " is less than " + least +
@@ -448,7 +494,7 @@ static Done sweep(const RankContext &context, const ProgressListener &listener,
                   const Operation &what, RankBuffers &buffers, uint64_t &step) {
     for (const uint64_t size : sweep_sizes(context.arguments)) {
         const Operation operation =
-            operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
+            operation_of(context.arguments, what.type, what.op, what.root, what.ranks, size);
         listener.progress(step++, words(operation));
         if (size > 0 && operation.count == 0) listener.note(empty_note(operation, size));
         Point point(context, operation, buffers.send.data(), buffers.recv.data(),

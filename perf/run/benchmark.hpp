@@ -11,6 +11,7 @@
 #include "perf/run/input_data.hpp"
 #include "perf/run/mpi_module.hpp"
 #include "perf/run/rank_group.hpp"
+#include "perf/run/result_check.hpp"
 #include "perf/run/session.hpp"
 
 #include <functional>
@@ -84,7 +85,8 @@ private:
     Done refill(bool in_place);
     Done poison();
     Done take_input();
-    Result<const std::byte *> result_on_host(bool in_place);
+    Result<const std::byte *> result_on_host(uint32_t call, bool in_place);
+    Result<CheckResult> check_calls(const Codec &codec, bool in_place);
     uint64_t calls_per_refill(bool in_place) const;
     TurnOptions turn_options(size_t timed_calls, bool in_place) const;
     size_t element_bytes() const { return type_bytes(operation_.type); }

@@ -8,7 +8,7 @@
 namespace qccl::perf {
 
 struct MpiModule {
-    static constexpr uint32_t current_abi = 1;
+    static constexpr uint32_t current_abi = 2;
 
     uint32_t abi;
     // Joins the other processes; returns false if MPI fails.
@@ -19,7 +19,8 @@ struct MpiModule {
     int (*barrier)();
     // Returns whether MPI supports this collective with this type, operation and count.
     bool (*has)(const Operation &operation);
-    // Runs the call; send == nullptr means in place. Returns 0 on success.
+    // Runs the call, or all calls of a group at once; send == nullptr means in place. Returns 0 on
+    // success.
     int (*call)(const Operation &operation, const void *send, void *recv);
     void (*finish)();
     void (*abort)(int status); // ends all processes

@@ -7,6 +7,7 @@
 #include "perf/run/input_data.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -41,7 +42,9 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
         const uint64_t begin = first + rank * operation_.recv_in_place_stride();
         const uint32_t givers = covered_ranks(operation_.collective, rank, operation_.ranks);
         for (uint32_t giver = 0; giver < givers; giver++) take(giver, begin, 0, count, giver == 0);
-    } else if (row.has_one_source) {
+    } else if (operation_.pattern == Pattern::sendrecv) {
+        take((rank + operation_.ranks - 1) % operation_.ranks, first, 0, count, true);
+    } else if (row.has_one_source && !gathers(operation_.kind())) {
         take(operation_.root, first + rank * operation_.recv_in_place_stride(), 0, count, true);
     } else {
         for (size_t at = 0; at < count;) {
@@ -229,6 +232,9 @@ static double rounding_bound(const Operation &operation, double magnitude) {
 static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
     const double ranks = operation.ranks, bound = encode_bound(codec);
     const double growth = std::pow(1 + bound, ranks);
+    // Each round encodes what earlier rounds have brought.
+    if (operation.pattern == Pattern::hypercube)
+        return growth * bound * all.largest_input * std::bit_width(operation.ranks);
     if (!reduces(operation.collective)) return bound * all.largest_input;
     if (operation.op == RedOp::max || operation.op == RedOp::min)
         return growth * bound * ranks * all.largest_input;

@@ -20,12 +20,12 @@ struct Answered {
     }
 };
 
-static Answered ask(const std::string &line, Collective collective = Collective::all_reduce,
+static Answered ask(const std::string &line, const CallKind &kind = {},
                     const Started &started = {}) {
     std::istringstream words(line);
     std::vector<std::string> arguments;
     for (std::string word; words >> word;) arguments.push_back(word);
-    return {parse_perf_arguments(collective, "test", arguments, started)};
+    return {parse_perf_arguments(kind, "test", arguments, started)};
 }
 
 static PerfArguments accepted(const std::string &line) { return ask(line).accepted(); }
@@ -165,10 +165,10 @@ static void what_is_of_the_host_is_refused_of_gpus() {
     (void)accepted("--device host -R 1");
     (void)accepted("--device host,emulated:0 --buffers malloc");
     const Started by_mpi{.by_mpi = true, .by_environment = ""};
-    check_refused(ask("--baseline mpi --device cuda:1", Collective::all_reduce, by_mpi),
+    check_refused(ask("--baseline mpi --device cuda:1", {Collective::all_reduce}, by_mpi),
                   "--baseline mpi measures buffers of the host, and --device names cuda:1");
-    (void)ask("--baseline mpi --device host", Collective::all_reduce, by_mpi).accepted();
-    (void)ask("--device emulated:0", Collective::all_reduce, by_mpi).accepted();
+    (void)ask("--baseline mpi --device host", {Collective::all_reduce}, by_mpi).accepted();
+    (void)ask("--device emulated:0", {Collective::all_reduce}, by_mpi).accepted();
 }
 
 static void what_means_nothing_is_refused_with_the_reason() {
@@ -310,25 +310,25 @@ static void nonsense_is_refused() {
 static void mpi_has_started_the_ranks_or_nobody_has() {
     check_refused("--baseline mpi", "mpirun");
     const Started mpirun{.by_mpi = true, .by_environment = ""};
-    const Answered under = ask("--baseline mpi", Collective::all_reduce, mpirun);
+    const Answered under = ask("--baseline mpi", {Collective::all_reduce}, mpirun);
     CHECK(under.accepted().launch == Launch::mpi);
     CHECK_EQ(under.accepted().baseline, std::string("mpi"));
-    CHECK(ask("-n 3", Collective::all_reduce, mpirun).accepted().launch == Launch::mpi);
-    check_refused(ask("--ranks 2", Collective::all_reduce, mpirun), "mpirun");
-    check_refused(ask("-t 2", Collective::all_reduce, mpirun), "mpirun");
+    CHECK(ask("-n 3", {Collective::all_reduce}, mpirun).accepted().launch == Launch::mpi);
+    check_refused(ask("--ranks 2", {Collective::all_reduce}, mpirun), "mpirun");
+    check_refused(ask("-t 2", {Collective::all_reduce}, mpirun), "mpirun");
 }
 
 static void variables_have_started_the_ranks() {
     const Started torchrun{.by_mpi = false, .by_environment = "RANK and WORLD_SIZE"};
-    CHECK(ask("-r 3", Collective::broadcast, torchrun).accepted().launch == Launch::environment);
-    check_refused(ask("--ranks 2", Collective::all_reduce, torchrun),
+    CHECK(ask("-r 3", {Collective::broadcast}, torchrun).accepted().launch == Launch::environment);
+    check_refused(ask("--ranks 2", {Collective::all_reduce}, torchrun),
                   "--ranks: is not possible where RANK and WORLD_SIZE are set");
-    check_refused(ask("-t 2", Collective::all_reduce, torchrun), "RANK and WORLD_SIZE");
-    check_refused(ask("--baseline mpi", Collective::all_reduce, torchrun), "mpirun");
+    check_refused(ask("-t 2", {Collective::all_reduce}, torchrun), "RANK and WORLD_SIZE");
+    check_refused(ask("--baseline mpi", {Collective::all_reduce}, torchrun), "mpirun");
     const Started hydra{.by_mpi = true, .by_environment = "PMI_RANK and PMI_SIZE"};
-    CHECK(ask("-n 3", Collective::all_reduce, hydra).accepted().launch == Launch::environment);
-    CHECK(ask("--baseline mpi", Collective::all_reduce, hydra).accepted().launch == Launch::mpi);
-    check_refused(ask("--ranks 2", Collective::all_reduce, hydra), "PMI_RANK and PMI_SIZE");
+    CHECK(ask("-n 3", {Collective::all_reduce}, hydra).accepted().launch == Launch::environment);
+    CHECK(ask("--baseline mpi", {Collective::all_reduce}, hydra).accepted().launch == Launch::mpi);
+    check_refused(ask("--ranks 2", {Collective::all_reduce}, hydra), "PMI_RANK and PMI_SIZE");
 }
 
 static void collectives_have_several_names() {
@@ -343,10 +343,25 @@ static void collectives_have_several_names() {
     CHECK(!collective_called(""));
 }
 
+static void messages_have_names_too() {
+    const CallKind ring{Collective::send, Pattern::sendrecv};
+    CHECK(kind_called("sendrecv_perf") == ring);
+    CHECK_EQ(std::string(name(ring)), "sendrecv");
+    CHECK(kind_called("hypercube") == (CallKind{Collective::send, Pattern::hypercube}));
+    CHECK(kind_called("send") == CallKind{Collective::send});
+    CHECK(!kind_called("qccl-perf"));
+    CHECK(kind_names().back() == "hypercube");
+    for (const uint32_t ranks : {1U, 2U, 64U}) CHECK(check_pattern(Pattern::hypercube, ranks));
+    for (const uint32_t ranks : {3U, 6U, 65U}) CHECK(!check_pattern(Pattern::hypercube, ranks));
+    CHECK(check_pattern(Pattern::sendrecv, 3));
+    check_refused(ask("--group 2", {Collective::send, Pattern::hypercube}), "cannot be one group");
+    CHECK_EQ(ask("--group 2", ring).accepted().group, 2U);
+}
+
 // A broadcast combines nothing, so there are no operations to sweep.
 static void a_copy_has_no_operations() {
-    CHECK_EQ(ask("-o all", Collective::broadcast).accepted().ops.size(), 1U);
-    CHECK_EQ(ask("-o all", Collective::all_reduce).accepted().ops.size(), all_ops.size());
+    CHECK_EQ(ask("-o all", {Collective::broadcast}).accepted().ops.size(), 1U);
+    CHECK_EQ(ask("-o all", {Collective::all_reduce}).accepted().ops.size(), all_ops.size());
 }
 
 int main() {
@@ -369,6 +384,7 @@ int main() {
         QTEST(mpi_has_started_the_ranks_or_nobody_has),
         QTEST(variables_have_started_the_ranks),
         QTEST(collectives_have_several_names),
+        QTEST(messages_have_names_too),
         QTEST(a_copy_has_no_operations),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

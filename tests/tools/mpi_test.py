@@ -28,6 +28,15 @@ class Baseline(unittest.TestCase):
                 self.assertGreater(row["baseline"]["time_us"], 0)
                 self.assertIn(row["ranks_agree"], (True, None))
 
+    def test_messages_and_groups_are_measured_beside_mpi(self):
+        for kind, options, rows in (("sendrecv", [], 1), ("hypercube", [], 2), ("sendrecv", ["--group", 3], 1), ("all_reduce", ["--group", 3], 2),
+                                    ("reduce", ["--group", 3], 2), ("gather", ["--group", 3], 2), ("scatter", ["--group", 3], 2), ("send", ["--group", 3], 2)):
+            found = tool.rows_of(mpirun(2, kind, "-b", "4K", "-e", "4K", "-n", "11", "--baseline", "mpi", *options))
+            self.assertEqual(len(found), rows)
+            for row in found:
+                self.assertGreater(row["baseline"]["time_us"], 0)
+                self.assertEqual(row["nmse"], 0)
+
     def test_what_mpi_lacks_has_no_baseline(self):
         for options, is_there in ((["-d", "half"], False), (["-d", "f8e4m3"], False), (["-o", "avg"], False),
                                   (["-d", "int8", "-o", "max"], True)):

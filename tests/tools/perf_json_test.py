@@ -20,7 +20,7 @@ import tool
 PERF = sys.argv.pop(1)
 KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ranks transport devices time_us time_us_mean "
         "time_us_p99 time_us_sustained enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
-        "baseline").split()
+        "baseline group").split()
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
        "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1,
@@ -66,6 +66,38 @@ class Rows(unittest.TestCase):
                     self.assertLess(row["nmse"], 1e-13)
                     self.assertEqual(row["ranks_agree"], True if collective in ("all_reduce", "all_gather", "broadcast") else None)
                     self.assertEqual((row["ratio"], row["speedup_vs_lossless"]), (1, 1))
+
+    def test_messages_are_measured_as_nccl_tests_does(self):
+        for launch in ("--ranks", "--threads"):
+            for ranks in (1, 2, 4):
+                (row,) = perf("sendrecv", launch, ranks, "-b", "96K", "-e", "96K", "--codec", "int8:min=0", "--lossless", "0")
+                self.assertEqual((row["collective"], row["bytes"], row["count"], row["in_place"]), ("sendrecv", 98304, 24576, False))
+                self.assertAlmostEqual(row["algbw_GBps"] * row["time_us"], 98.304, places=6)
+                self.assertEqual(row["busbw_GBps"], row["algbw_GBps"])
+                rows = perf("hypercube", launch, ranks, "-b", "96K", "-e", "96K", "--codec", "none,int8:min=0")
+                self.assertEqual([row["in_place"] for row in rows], [False, True] * 2)
+                for row in rows:
+                    self.assertEqual((row["collective"], row["bytes"]), ("hypercube", 98304))
+                    received = 98304 * (ranks - 1) / ranks / 1e3
+                    self.assertAlmostEqual(row["algbw_GBps"] * row["time_us"], received, places=6)
+                    self.assertEqual(row["busbw_GBps"], row["algbw_GBps"])
+                    if ranks > 1:
+                        self.assertEqual(row["nmse"] > 0, row["codec"] != "none")
+        for options, because in ((["--ranks", "3"], "hypercube needs a power of two, and these are 3 ranks"),
+                                 (["--group", "2"], "--group 2: the rounds of hypercube follow one another")):
+            self.assertIn(because, tool.run([PERF, "hypercube", *options], expect=2).stderr)
+
+    def test_a_group_is_one_row(self):
+        for collective in (*BUS, "sendrecv"):
+            alone = perf(collective, "-t", "3", "-b", "6K", "-e", "6K")
+            rows = perf(collective, "-t", "3", "-b", "6K", "-e", "6K", "--group", "5", "--codec", "none,int8:min=0", "--lossless", "0")
+            self.assertEqual(len(rows), 2 * len(alone))
+            for row in rows:
+                self.assertEqual((row["bytes"], row["count"], row["group"]), (5 * alone[0]["bytes"], 5 * alone[0]["count"], 5))
+                self.assertAlmostEqual(row["algbw_GBps"] * row["time_us"] * 1e3, row["bytes"], places=3)
+                if row["codec"] == "none":
+                    self.assertEqual(row["nmse"], 0)
+        self.assertIn("'0' is no number from 1 to 65536", tool.run([PERF, "all_reduce", "--group", "0"], expect=2).stderr)
 
     def test_codecs_may_be_alone(self):
         for beside, speedup in (("1", True), ("0", False)):

@@ -1,0 +1,95 @@
+// Implements measured_call.hpp on the C API.
+#include "perf/run/measured_call.hpp"
+
+#include "perf/run/session.hpp"
+
+#include <utility>
+
+namespace qccl::perf {
+
+namespace {
+
+// Makes the calls of one rank.
+class Caller {
+public:
+    Caller(const CallingRank &caller, const Operation &operation, const qcclCollConfig_t *config)
+        : caller_(caller), operation_(operation), config_(config) {}
+
+    Done make_one(const std::byte *send, std::byte *recv) const {
+        const uint64_t rank = caller_.rank;
+        const std::byte *const from =
+            send ? send : recv + rank * operation_.send_in_place_stride() * value_bytes();
+        std::byte *const to =
+            send ? recv : recv + rank * operation_.recv_in_place_stride() * value_bytes();
+        switch (operation_.pattern) {
+        case Pattern::sendrecv: return send_and_receive(from, to);
+        case Pattern::hypercube: return gather_by_hypercube(from, to);
+        case Pattern::collective: break;
+        }
+        return call_collective(caller_.comm, operation_, from, to, stream(), config_);
+    }
+
+    // A group of which a call is refused ends all the same, because its thread would stay in it.
+    Done make_group(const std::byte *send, std::byte *recv) const {
+        QCCL_TRY(explained(qcclGroupStart(), "qcclGroupStart"));
+        Done made;
+        for (uint32_t call = 0; call < operation_.calls() && made; call++) {
+            made = make_one(send, recv);
+            if (send) send += operation_.send_part() * value_bytes();
+            recv += operation_.recv_part() * value_bytes();
+        }
+        const Done ended = explained(qcclGroupEnd(), "qcclGroupEnd");
+        return made ? ended : made;
+    }
+
+private:
+    size_t value_bytes() const { return type_bytes(operation_.type); }
+    qcclDataType_t type() const { return static_cast<qcclDataType_t>(operation_.type); }
+    // In a group messages of a GPU block.
+    qcclStream_t stream() const {
+        const bool has_messages = operation_.collective == Collective::send;
+        const bool is_grouped = operation_.group > 0 || operation_.pattern != Pattern::collective;
+        return has_messages && is_grouped ? QCCL_STREAM_SYNC : caller_.device.stream();
+    }
+
+    Done send_and_receive(const std::byte *send, std::byte *recv) const {
+        const uint32_t ranks = operation_.ranks;
+        const auto next = static_cast<int>((caller_.rank + 1) % ranks);
+        const auto before = static_cast<int>((caller_.rank + ranks - 1) % ranks);
+        return explained(qcclSendRecvConfig(send, operation_.count, next, recv, operation_.count,
+                                            before, type(), caller_.comm, stream(), config_),
+                         "qcclSendRecv", caller_.comm);
+    }
+
+    // In round k a rank has the inputs of 2^k ranks, and exchanges them with the rank whose number
+    // differs in bit k.
+    Done gather_by_hypercube(const std::byte *send, std::byte *recv) const {
+        const size_t part = operation_.count * value_bytes();
+        std::byte *const own = recv + caller_.rank * part;
+        if (own != send) QCCL_TRY(caller_.device.copy(own, send, part));
+        for (uint32_t held = 1; held < operation_.ranks; held *= 2) {
+            const uint32_t first = caller_.rank & ~(held - 1), peer = caller_.rank ^ held;
+            const uint64_t count = operation_.count * held;
+            QCCL_TRY(explained(
+                qcclSendRecvConfig(recv + first * part, count, static_cast<int>(peer),
+                                   recv + (first ^ held) * part, count, static_cast<int>(peer),
+                                   type(), caller_.comm, stream(), config_),
+                "qcclSendRecv", caller_.comm));
+        }
+        return {};
+    }
+
+    const CallingRank &caller_;
+    const Operation &operation_;
+    const qcclCollConfig_t *const config_;
+};
+
+} // namespace
+
+Done make_calls(const CallingRank &caller, const Operation &operation, const std::byte *send,
+                std::byte *recv, const qcclCollConfig_t *config) {
+    const Caller calls(caller, operation, config);
+    return operation.group > 0 ? calls.make_group(send, recv) : calls.make_one(send, recv);
+}
+
+} // namespace qccl::perf

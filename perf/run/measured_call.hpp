@@ -1,0 +1,29 @@
+// Makes the calls that a benchmark times: collectives, the patterns of messages, and groups of
+// them. Used by a Point on each rank. A call blocks as the C API does. One thread at a time.
+#pragma once
+
+#include "base/result.hpp"
+#include "perf/report/measurement.hpp"
+#include "perf/run/rank_group.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <qccl/qccl.h>
+
+namespace qccl::perf {
+
+// The rank that makes a call.
+struct CallingRank {
+    qcclComm_t comm;
+    uint32_t rank;
+    const RankDevice &device;
+};
+
+// Makes the operation's call, or all calls of its group. `send` and `recv` are the buffers of the
+// first call, and the other calls have the parts behind them. In place `send` is null, and the
+// values are in `recv`. `config` may be null, as in the C API.
+Done make_calls(const CallingRank &caller, const Operation &operation, const std::byte *send,
+                std::byte *recv, const qcclCollConfig_t *config);
+
+} // namespace qccl::perf
