@@ -127,15 +127,19 @@ private:
 class CallGroup::GroupRun {
 public:
     explicit GroupRun(CallGroup &group) : group_(group) {}
+    GroupRun(const GroupRun &) = delete;
+    // After an exception the caller frees its buffers, too.
+    ~GroupRun() {
+        for (const BegunMessage &each : begun_) (void)each.own.host->synchronize();
+    }
 
     Done run() {
         QCCL_TRY(enter());
         QCCL_TRY(open_channels());
         for (size_t i = 0; i < group_.calls_.size(); i++)
-            if (group_.calls_[i].message) note(i, enqueue_message(group_.calls_[i]));
+            if (group_.calls_[i].message) note(i, enqueue_message(i));
         run_collectives();
-        for (size_t i = 0; i < group_.calls_.size(); i++)
-            if (group_.calls_[i].message) note(i, finish_message(group_.calls_[i]));
+        finish_messages();
         if (error_) return *error_;
         for (const auto &[handle, entered] : comms_) entered.comm().note_success();
         return {};
@@ -204,7 +208,8 @@ private:
     }
 
     // Messages of one channel follow one another on its stream.
-    Done enqueue_message(const GroupedCall &call) {
+    Done enqueue_message(size_t i) {
+        const GroupedCall &call = group_.calls_[i];
         Comm &comm = comm_of(call);
         QCCL_TRY(const PairChannel channel, open_channel(comm, *call.message));
         CallArguments given = arguments_of(channel, *call.message);
@@ -216,6 +221,7 @@ private:
             own.host->enqueue({.run = [made = channel.comm, ready = std::move(ready)] {
                 return made->run(ready.program, ready.request, {});
             }});
+            begun_.push_back({i, std::move(own)});
             return {};
         }
         QCCL_TRY(const StreamRef callers, take_stream(call.stream));
@@ -229,6 +235,7 @@ private:
             own.host->enqueue({.run = end.set()});
             waits_.push_back({call.stream, end, &comm, channel.comm, *call.message});
         }
+        if (blocks(call)) begun_.push_back({i, std::move(own)});
         return settle_message(comm, *call.message, enqueued);
     }
 
@@ -312,13 +319,22 @@ private:
         });
     }
 
-    Done finish_message(const GroupedCall &call) {
-        if (!blocks(call)) return {};
-        Comm &comm = comm_of(call);
-        QCCL_TRY(const PairChannel channel, open_channel(comm, *call.message));
-        QCCL_TRY(const StreamRef own, channel.stream->get());
-        return settle_message(comm, *call.message, own->synchronize());
+    // Waits for a message also if the communicator has failed meanwhile, because its channel moves
+    // it until it notices the failure, and the caller frees the buffers when the group has ended.
+    void finish_messages() {
+        for (const BegunMessage &each : begun_) {
+            const GroupedCall &call = group_.calls_[each.index];
+            note(each.index,
+                 settle_message(comm_of(call), *call.message, each.own.host->synchronize()));
+        }
+        begun_.clear();
     }
+
+    // A message that the group waits for, by its index in the group.
+    struct BegunMessage {
+        size_t index;
+        CallStream own; // its channel's
+    };
 
     struct WaitForMessage {
         qcclStream_t stream;
@@ -331,6 +347,7 @@ private:
     CallGroup &group_;
     std::map<qcclComm_t, EnteredComm> comms_;
     std::vector<WaitForMessage> waits_;
+    std::vector<BegunMessage> begun_;
     std::optional<Error> error_;
 };
 

@@ -207,6 +207,61 @@ static void a_failed_communicator_ends_the_group(void **state)
     end_world(&world);
 }
 
+/* The idle function of a rank, which holds the thread that moves the rank's messages. */
+typedef struct {
+    atomic_int is_watched, is_inside;
+    pthread_t caller; /* the thread that makes the rank's calls */
+} idle_watch_t;
+
+static void hold_other_threads(void *context)
+{
+    idle_watch_t *watch = context;
+    if (!watch->is_watched || pthread_equal(pthread_self(), watch->caller)) return;
+    watch->is_inside = 1;
+    sleep_ms(200);
+    watch->is_inside = 0;
+}
+
+/* Rank 1 fails the communicator while rank 0 waits for a message of it. */
+static qcclResult_t fail_while_a_message_waits(int rank, qcclComm_t comm, void *context)
+{
+    idle_watch_t *watch = context;
+    float data[2] = {0};
+    qcclResult_t result;
+    if (rank == 1) {
+        result = qcclSend(data, 1, qcclFloat32, 0, comm, NULL);
+        while (!watch->is_inside) sleep_ms(1);
+        return result == qcclSuccess ? qcclCommRevoke(comm) : result;
+    }
+    if ((result = qcclRecv(data, 1, qcclFloat32, 1, comm, NULL)) != qcclSuccess) return result;
+    watch->caller = pthread_self();
+    watch->is_watched = 1;
+    qcclGroupStart();
+    qcclRecv(data, 1, qcclFloat32, 1, comm, NULL);
+    qcclAllReduce(data + 1, data + 1, 1, qcclFloat32, qcclSum, comm, NULL);
+    result = qcclGroupEnd();
+    /* The buffers are the caller's again. */
+    if (watch->is_inside) return qcclInternalError;
+    watch->is_watched = 0;
+    return result == qcclRevoked ? qcclSuccess : qcclInternalError;
+}
+
+static void a_group_that_fails_leaves_no_message_behind(void **state)
+{
+    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    idle_watch_t watch;
+    world_t world;
+    outcome_t outcome;
+    (void)state;
+    memset(&watch, 0, sizeof watch);
+    configs[0].idle.function = hold_other_threads;
+    configs[0].idle.context = &watch;
+    world = join_world(2, configs);
+    outcome = on_every_rank(&world, fail_while_a_message_waits, &watch);
+    assert_all_succeed(&outcome, 2);
+    end_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +269,7 @@ int main(void)
         cmocka_unit_test(one_thread_serves_several_communicators),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(a_failed_communicator_ends_the_group),
+        cmocka_unit_test(a_group_that_fails_leaves_no_message_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
