@@ -69,8 +69,9 @@ extern "C" {
 #endif
 
 /* ---- Values ----------------------------------------------------------------------------------
- * A value that NCCL has, too, has NCCL's number. Numbers are never reused. The types are int32_t
- * because the width of a C enum is not part of an ABI. */
+ * A value that NCCL has, too, has NCCL's number; those of types, operations and results that only
+ * QCCL has begin at 64. Numbers are never reused. The types are int32_t because the width of a C
+ * enum is not part of an ABI. */
 
 typedef int32_t qcclResult_t;
 enum {
@@ -176,17 +177,17 @@ enum {
     qcclBfloat16 = 9,
     qcclFloat8e4m3 = 10, /* OCP, on every device */
     qcclFloat8e5m2 = 11, /* OCP, on every device */
-    qcclInt16 = 12,
-    qcclUint16 = 13,
-    qcclComplex64 = 14,  /* real and imaginary part in fp32: C's float complex */
-    qcclComplex128 = 15, /* in fp64: C's double complex */
-    qcclBool = 16,       /* one byte; any byte but zero is true */
+    qcclInt16 = 64,
+    qcclUint16 = 65,
+    qcclComplex64 = 66,  /* real and imaginary part in fp32: C's float complex */
+    qcclComplex128 = 67, /* in fp64: C's double complex */
+    qcclBool = 68,       /* one byte; any byte but zero is true */
     /* A value, and an index of type int32_t, in a struct as C lays it out. */
-    qcclFloatInt = 17,  /* struct { float value; int32_t index; }, 8 bytes */
-    qcclDoubleInt = 18, /* struct { double value; int32_t index; }, 16 bytes */
-    qcclLongInt = 19,   /* struct { int64_t value; int32_t index; }, 16 bytes */
-    qcclIntInt = 20,    /* struct { int32_t value; int32_t index; }, 8 bytes */
-    qcclShortInt = 21   /* struct { int16_t value; int32_t index; }, 8 bytes */
+    qcclFloatInt = 69,  /* struct { float value; int32_t index; }, 8 bytes */
+    qcclDoubleInt = 70, /* struct { double value; int32_t index; }, 16 bytes */
+    qcclLongInt = 71,   /* struct { int64_t value; int32_t index; }, 16 bytes */
+    qcclIntInt = 72,    /* struct { int32_t value; int32_t index; }, 8 bytes */
+    qcclShortInt = 73   /* struct { int16_t value; int32_t index; }, 8 bytes */
 };
 
 /* How a reduction combines the values of ranks. The type decides which operations are possible:
@@ -236,14 +237,14 @@ enum {
     qcclMax = 2,
     qcclMin = 3,
     qcclAvg = 4,
-    qcclBitAnd = 5,
-    qcclBitOr = 6,
-    qcclBitXor = 7,
-    qcclLogicalAnd = 8,
-    qcclLogicalOr = 9,
-    qcclLogicalXor = 10,
-    qcclMinLoc = 11, /* MPI_MINLOC */
-    qcclMaxLoc = 12  /* MPI_MAXLOC */
+    qcclBitAnd = 64,
+    qcclBitOr = 65,
+    qcclBitXor = 66,
+    qcclLogicalAnd = 67,
+    qcclLogicalOr = 68,
+    qcclLogicalXor = 69,
+    qcclMinLoc = 70, /* MPI_MINLOC */
+    qcclMaxLoc = 71  /* MPI_MAXLOC */
 };
 
 /* Handles. They look like pointers, but are numbers. Programs only compare them and pass them

@@ -2,6 +2,8 @@
 // Words every error of arguments in one place.
 #include "api/entry.hpp"
 
+#include "base/c_numbers.hpp"
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
@@ -83,16 +85,19 @@ Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_
 // ---- Arguments
 
 Result<DataType> take_type(qcclDataType_t type) {
-    if (const auto known = to_type(type)) return *known;
-    return invalid_argument("type is %" PRId32 "; possible are 0 (qcclInt8) to %zu (qcclShortInt)",
-                            type, type_table.size() - 1)
+    if (const auto known = type_from_c(type)) return *known;
+    return invalid_argument("type is %" PRId32
+                            "; possible are %d (qcclInt8) to %d (qcclFloat8e5m2) "
+                            "and %d (qcclInt16) to %d (qcclShortInt)",
+                            type, qcclInt8, qcclFloat8e5m2, qcclInt16, own_types.last_in_c())
         .compared(0, type);
 }
 
 Result<RedOp> take_op(qcclRedOp_t op) {
-    if (const auto known = to_op(op)) return *known;
-    return invalid_argument("op is %" PRId32 "; possible are 0 (qcclSum) to %zu (qcclMaxLoc)", op,
-                            op_names.size() - 1)
+    if (const auto known = op_from_c(op)) return *known;
+    return invalid_argument("op is %" PRId32 "; possible are %d (qcclSum) to %d (qcclAvg) and %d "
+                            "(qcclBitAnd) to %d (qcclMaxLoc)",
+                            op, qcclSum, qcclAvg, qcclBitAnd, own_ops.last_in_c())
         .compared(0, op);
 }
 

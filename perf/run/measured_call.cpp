@@ -1,6 +1,7 @@
 // Implements measured_call.hpp on the C API.
 #include "perf/run/measured_call.hpp"
 
+#include "base/c_numbers.hpp"
 #include "perf/run/session.hpp"
 
 #include <utility>
@@ -44,7 +45,7 @@ public:
 
 private:
     size_t value_bytes() const { return type_bytes(operation_.type); }
-    qcclDataType_t type() const { return static_cast<qcclDataType_t>(operation_.type); }
+    qcclDataType_t type() const { return number_in_c(operation_.type); }
     // In a group messages of a GPU block.
     qcclStream_t stream() const {
         const bool has_messages = operation_.collective == Collective::send;

@@ -3,6 +3,7 @@
 // variables, and has one function for each way in which ranks are started.
 #include "perf/run/session.hpp"
 
+#include "base/c_numbers.hpp"
 #include "base/settings.hpp"
 #include "bootstrap/launcher.hpp"
 #include "perf/run/launch.hpp"
@@ -188,7 +189,7 @@ Result<Registered> Registered::create(qcclComm_t comm, const Buffer &buffer) {
 // The root sends to the rank after it; other ranks do nothing.
 static Done call_send(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
                       qcclStream_t stream, const qcclCollConfig_t *config) {
-    const auto type = static_cast<qcclDataType_t>(operation.type);
+    const auto type = number_in_c(operation.type);
     const auto root = static_cast<int>(operation.root);
     const int taker = (root + 1) % static_cast<int>(operation.ranks);
     int rank = 0;
@@ -208,8 +209,8 @@ static Done call_send(qcclComm_t comm, const Operation &operation, const void *s
 
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
                      qcclStream_t stream, const qcclCollConfig_t *config) {
-    const auto type = static_cast<qcclDataType_t>(operation.type);
-    const auto op = static_cast<qcclRedOp_t>(operation.op);
+    const auto type = number_in_c(operation.type);
+    const auto op = number_in_c(operation.op);
     const int root = static_cast<int>(operation.root);
     switch (operation.collective) {
     case Collective::all_reduce:

@@ -68,12 +68,12 @@ static void handles(void **state)
 static void types_and_ops(void **state)
 {
     (void)state;
-    refused(all_reduce(values, values, count, 22, qcclSum, NULL), qcclInvalidArgument,
-            "type is 22");
+    refused(all_reduce(values, values, count, 74, qcclSum, NULL), qcclInvalidArgument,
+            "type is 74");
     refused(all_reduce(values, values, count, -1, qcclSum, NULL), qcclInvalidArgument,
             "type is -1");
-    refused(all_reduce(values, values, count, qcclFloat32, 13, NULL), qcclInvalidArgument,
-            "op is 13");
+    refused(all_reduce(values, values, count, qcclFloat32, 72, NULL), qcclInvalidArgument,
+            "op is 72");
     refused(all_reduce(values, values, count, qcclFloat32, -7, NULL), qcclInvalidArgument,
             "op is -7");
     refused(qcclBroadcast(values, values, count, qcclFloat32, size, world.comms[0], NULL),
@@ -82,12 +82,12 @@ static void types_and_ops(void **state)
             qcclInvalidArgument, "root is -1");
     refused(qcclReduce(values, values, count, qcclFloat32, qcclSum, size, world.comms[0], NULL),
             qcclInvalidArgument, "root is 2, but the ranks are 0 to 1");
-    refused(qcclReduce(values, values, count, qcclFloat32, 13, 0, world.comms[0], NULL),
-            qcclInvalidArgument, "op is 13");
+    refused(qcclReduce(values, values, count, qcclFloat32, 72, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "op is 72");
     refused(qcclGather(values, values, count, qcclFloat32, -1, world.comms[0], NULL),
             qcclInvalidArgument, "root is -1");
-    refused(qcclScatter(values, values, count, 22, 0, world.comms[0], NULL), qcclInvalidArgument,
-            "type is 22");
+    refused(qcclScatter(values, values, count, 74, 0, world.comms[0], NULL), qcclInvalidArgument,
+            "type is 74");
 }
 
 static void the_first_wrong_argument_is_named(void **state)

@@ -1,6 +1,7 @@
 // Tests base/types: every number, name and alias leads back to its type, and others are refused.
 #include "tests/kit/qtest.hpp"
 
+#include "base/c_numbers.hpp"
 #include "base/types.hpp"
 
 #include <string>
@@ -54,6 +55,19 @@ static void operations_have_names() {
     for (const RedOp op : all_ops) CHECK(parse_op(name(op)) == op);
     CHECK(to_op(12) == RedOp::max_loc && all_ops.back() == RedOp::max_loc);
     CHECK(!parse_op("") && !parse_op("maxi"));
+}
+
+// Those that NCCL has, too, have NCCL's numbers; between these and 64 there are none.
+static void numbers_of_the_c_header_come_back() {
+    for (const TypeInfo &row : type_table) CHECK(type_from_c(number_in_c(row.type)) == row.type);
+    for (const RedOp op : all_ops) CHECK(op_from_c(number_in_c(op)) == op);
+    CHECK_EQ(number_in_c(DataType::float8e5m2), 11);
+    CHECK_EQ(number_in_c(DataType::int16), 64);
+    CHECK_EQ(number_in_c(DataType::short_int), 73);
+    CHECK_EQ(number_in_c(RedOp::avg), 4);
+    CHECK_EQ(number_in_c(RedOp::max_loc), 71);
+    for (const int32_t none : {INT32_MIN, -1, 12, 63, 74, INT32_MAX}) CHECK(!type_from_c(none));
+    for (const int32_t none : {INT32_MIN, -1, 5, 63, 72, INT32_MAX}) CHECK(!op_from_c(none));
 }
 
 static void collectives_have_names() {
@@ -115,6 +129,7 @@ int main() {
         QTEST(numbers_out_of_range_are_refused),
         QTEST(types_take_the_operations_of_mpi),
         QTEST(operations_have_names),
+        QTEST(numbers_of_the_c_header_come_back),
         QTEST(collectives_have_names),
         QTEST(rows_of_collectives_are_consistent),
         QTEST(prefixes_cover_the_ranks_before),

@@ -6,6 +6,8 @@
 #include "tests/kit/rank_threads.hpp"
 #include "tests/kit/slow_twin.hpp"
 
+#include "base/c_numbers.hpp"
+
 #include <functional>
 #include <vector>
 
@@ -17,8 +19,8 @@ using namespace qccl;
 
 inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, qcclComm_t comm,
                            qcclStream_t stream, const qcclCollConfig_t *config) {
-    const auto type = static_cast<qcclDataType_t>(call.type);
-    const auto op = static_cast<qcclRedOp_t>(call.op);
+    const auto type = number_in_c(call.type);
+    const auto op = number_in_c(call.op);
     const int root = static_cast<int>(call.root);
     switch (call.collective) {
     case Collective::all_reduce:
