@@ -20,6 +20,7 @@ constexpr TypeRow type_table[types] = {
     {"int64", 8, 0, 0},    {"uint64", 8, 0, 0}, {"half", 2, 5, 10},   {"float", 4, 8, 23},
     {"double", 8, 11, 52}, {"bf16", 2, 8, 7},   {"fp8e4m3", 1, 4, 3}, {"fp8e5m2", 1, 5, 2}};
 constexpr int32_t float32 = 7, ops = 5, sum = 0, avg = 4;
+constexpr int max_grouped = 4;
 constexpr const char *op_names[ops] = {"sum", "prod", "max", "min", "avg"};
 
 // Casts support every operation, the other codecs sum and avg.
@@ -34,6 +35,7 @@ constexpr const char *broadcasts[] = {"direct", "ring", "tree"};
 constexpr const char *reduces[] = {"direct", "ring", "halving", "tree", "oneshot"};
 constexpr const char *with_root[] = {"direct", "tree"};
 constexpr const char *exchanges[] = {"direct", "pairwise", "bruck", "oneshot"};
+constexpr const char *prefixes[] = {"chain", "oneshot", "doubling"};
 
 class Maker {
 public:
@@ -46,7 +48,10 @@ public:
 
     Sequence run() {
         std::vector<Call> calls;
-        for (int i = below(4); i > 0; i--) calls.push_back(draw_agreed_call());
+        for (int i = below(4); i > 0; i--) {
+            const bool has_messages = below(6) == 0;
+            calls.push_back(has_messages ? draw_call(Kind::messages) : draw_agreed_call());
+        }
         const size_t at = calls.size();
         calls.push_back(draw_call_to_differ());
         draw_further(calls);
@@ -85,6 +90,8 @@ private:
         case Kind::gather:
         case Kind::scatter: return one_of(with_root);
         case Kind::all_to_all: return one_of(exchanges);
+        case Kind::scan:
+        case Kind::exscan: return one_of(prefixes);
         default: return one_of(scatters_and_gathers);
         }
     }
@@ -97,18 +104,28 @@ private:
     Call draw_call(Kind kind) {
         Call call{.kind = kind};
         if (call.has_root()) call.root = below(made_.ranks);
+        if (call.is_collective() || kind == Kind::messages) draw_form(call);
         if (!call.has_data()) return call;
         call.count = draw_count();
         call.type = draw_type();
-        if (call.reduces()) call.op = below(2) == 0 ? sum : below(ops);
+        if (call.reduces()) call.op = below(2) == 0 ? sum : below(ops_of(call));
         if (const char *codec = one_of(codecs); below(3) == 0 && can(codec, call))
             call.codec = codec;
-        if (below(3) == 0) call.algorithm = draw_algorithm(kind);
+        if (below(3) == 0 && kind != Kind::messages) call.algorithm = draw_algorithm(kind);
         return call;
+    }
+    // Scans have no averages.
+    static int ops_of(const Call &call) { return call.is_prefix() ? avg : ops; }
+    void draw_form(Call &call) {
+        call.form = one_of(
+            std::array{CallForm::plain, CallForm::plain, CallForm::prepared, CallForm::grouped});
+        if (call.kind == Kind::messages && call.form == CallForm::prepared)
+            call.form = CallForm::plain;
+        if (call.form == CallForm::grouped) call.grouped = 1 + below(max_grouped);
     }
     // Draws mostly collectives, because calls that make communicators take longer.
     Call draw_agreed_call() {
-        const int which = below(4 * collectives + 2);
+        const int which = below(4 * collectives + comm_makers);
         return draw_call(which < 4 * collectives ? static_cast<Kind>(which % collectives)
                                                  : static_cast<Kind>(which - 3 * collectives));
     }
@@ -119,7 +136,9 @@ private:
         case Disagreement::root: return call.has_root();
         case Disagreement::count:
         case Disagreement::type: return call.has_data();
-        case Disagreement::op: return call.reduces();
+        // A scan with a codec may only be a sum.
+        case Disagreement::op:
+            return call.reduces() && !(call.is_prefix() && call.codec != nullptr);
         case Disagreement::codec: return call.has_data() && type_row(call.type).is_float();
         case Disagreement::algorithm: return call.algorithm != nullptr;
         case Disagreement::split: return call.kind != Kind::split;
@@ -132,7 +151,7 @@ private:
     }
     Call draw_call_to_differ() {
         for (;;) {
-            const Call call = draw_call(static_cast<Kind>(below(collectives + 2)));
+            const Call call = draw_call(static_cast<Kind>(below(collectives + comm_makers)));
             if (can_differ(call)) return call;
         }
     }
@@ -140,7 +159,10 @@ private:
     // Appends one further call, each kind being equally likely, then some agreed calls, then
     // destroy.
     void draw_further(std::vector<Call> &calls) {
-        const auto further = static_cast<Kind>(below(kinds));
+        // Messages go by channels of their own, where a disagreement about calls cannot be named.
+        auto further = static_cast<Kind>(below(kinds));
+        if (further == Kind::messages && made_.disagreement != Disagreement::none)
+            further = Kind::barrier;
         if (further != Kind::destroy) calls.push_back(draw_call(further));
         if (further < Kind::finalize)
             for (int i = below(3); i > 0; i--) calls.push_back(draw_agreed_call());
@@ -159,14 +181,14 @@ private:
             return;
         case Disagreement::left_out: calls.erase(here); return;
         case Disagreement::extra:
-            calls.insert(here, draw_call(static_cast<Kind>(below(collectives + 2))));
+            calls.insert(here, draw_call(static_cast<Kind>(below(collectives + comm_makers))));
             return;
         case Disagreement::destroy: calls.erase(here, calls.end() - 1); return;
         default: *here = differing_from(*here);
         }
     }
     Call another_kind(const Call &call) {
-        constexpr int possible = collectives + 2; // a split or a shrink, too
+        constexpr int possible = collectives + comm_makers;
         const int other = (static_cast<int>(call.kind) + 1 + below(possible - 1)) % possible;
         return draw_call(static_cast<Kind>(other));
     }
@@ -189,7 +211,7 @@ private:
         case Disagreement::root: call.root = below(made_.ranks); break;
         case Disagreement::count: call.count = below(2) == 0 ? call.count + 1 : draw_count(); break;
         case Disagreement::type: call.type = below(types); break;
-        case Disagreement::op: call.op = below(ops); break;
+        case Disagreement::op: call.op = below(ops_of(call)); break;
         case Disagreement::codec: call.codec = below(3) == 0 ? nullptr : one_of(codecs); break;
         default: call.algorithm = draw_algorithm(call.kind); break;
         }
@@ -204,8 +226,10 @@ private:
 
 const char *name(Kind kind) {
     static constexpr const char *names[kinds] = {
-        "all_reduce", "reduce_scatter", "reduce", "all_gather", "broadcast", "gather", "scatter",
-        "all_to_all", "barrier",        "split",  "shrink",     "finalize",  "destroy"};
+        "all_reduce", "reduce_scatter", "reduce", "scan",    "exscan",
+        "all_gather", "broadcast",      "gather", "scatter", "all_to_all",
+        "barrier",    "split",          "shrink", "dup",     "messages",
+        "finalize",   "destroy"};
     return names[static_cast<size_t>(kind)];
 }
 
@@ -225,6 +249,8 @@ const TypeRow &type_row(int32_t type) { return type_table[type]; }
 
 std::string text(const Call &call) {
     std::string said = name(call.kind);
+    if (call.form == CallForm::prepared) said += " prepared";
+    if (call.form == CallForm::grouped) said += say(" in a group of %d", call.grouped);
     if (!call.has_data()) return said;
     said += say(" %u %s", call.count, type_row(call.type).name);
     if (call.reduces()) said += say(" %s", op_names[call.op]);

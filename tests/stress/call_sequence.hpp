@@ -1,6 +1,8 @@
 // Random sequences of calls on one communicator, in which one rank makes one call that disagrees
-// with those of the others. A sequence follows from its seed alone, so that each rank and the judge
-// can compute it by themselves. Used by the test program disagreements. Pure; any thread.
+// with those of the others. Collectives are plain, prepared, or several in a group; messages go to
+// the next rank; splits, shrinks and duplicates make communicators that are used, too. A sequence
+// follows from its seed alone, so that each rank and the judge can compute it by themselves. Used
+// by the test program disagreements. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -15,6 +17,8 @@ enum class Kind : uint8_t {
     all_reduce,
     reduce_scatter,
     reduce,
+    scan,
+    exscan,
     all_gather,
     broadcast,
     gather,
@@ -23,10 +27,13 @@ enum class Kind : uint8_t {
     barrier,
     split,
     shrink,
+    dup,
+    messages, // every rank sends to the next one and receives from the one before
     finalize,
     destroy
 };
-inline constexpr int kinds = 13, collectives = 9;
+inline constexpr int kinds = 17, collectives = 11;
+inline constexpr int comm_makers = 3; // the kinds after the collectives make communicators
 const char *name(Kind kind);
 
 // How the calls of the odd rank differ from those of the others.
@@ -63,6 +70,9 @@ struct TypeRow {
 const TypeRow &type_row(int32_t type);
 inline constexpr int32_t types = 12;
 
+// How a call is made. Ranks that make the same call make it in the same form.
+enum class CallForm : uint8_t { plain, prepared, grouped };
+
 // Members that a kind of call does not use keep their defaults, so that calls can be compared.
 struct Call {
     Kind kind = Kind::barrier;
@@ -72,15 +82,20 @@ struct Call {
     int32_t root = 0;
     const char *codec = nullptr;     // points into a table
     const char *algorithm = nullptr; // points into a table
+    CallForm form = CallForm::plain;
+    int grouped = 1; // equal calls of the group, each on buffers of its own
     bool operator==(const Call &) const = default;
 
-    bool has_data() const { return kind <= Kind::all_to_all; }
-    bool reduces() const { return kind <= Kind::reduce; }
+    bool is_collective() const { return static_cast<int>(kind) < collectives; }
+    bool has_data() const { return kind <= Kind::all_to_all || kind == Kind::messages; }
+    bool reduces() const { return kind <= Kind::exscan; }
+    bool is_prefix() const { return kind == Kind::scan || kind == Kind::exscan; }
     bool has_root() const {
         return kind == Kind::reduce || (kind >= Kind::broadcast && kind <= Kind::scatter);
     }
     // Whether the rank has a result, and whether its result is its own part of a vector.
     bool has_result(int rank) const {
+        if (kind == Kind::exscan) return rank > 0;
         return (kind != Kind::reduce && kind != Kind::gather) || rank == root;
     }
     bool scatters() const { return kind == Kind::reduce_scatter || kind == Kind::scatter; }
@@ -125,7 +140,7 @@ Sequence make_sequence(uint64_t seed, const Scope &scope);
 // Describes the sequence in words, with a line for each rank.
 std::string text(const Sequence &sequence);
 
-inline constexpr int max_ranks = 5;
+inline constexpr int max_ranks = 6;
 inline constexpr size_t max_calls = 16;
 
 } // namespace sequences

@@ -10,8 +10,8 @@
 // long and broke no other rule is printed and played once more. The run fails if that happens to
 // more than one sequence in a thousand.
 //
-// Without --sequences, QTEST_SEQUENCES sets the number of sequences. A seed and a number identify a
-// sequence: `--seed S --first N --sequences 1` plays it again.
+// --runs is the same as --sequences. Without either, QTEST_SEQUENCES sets the number of sequences.
+// A seed and a number identify a sequence: `--seed S --first N --sequences 1` plays it again.
 #include "tests/transport/killable_ranks.hpp"
 #include "sequence_judge.hpp"
 
@@ -241,6 +241,7 @@ Arguments read_arguments(int argc, char **argv) {
         value = number_after(argc, argv, option, value);
     };
     take("--sequences", read.sequences);
+    take("--runs", read.sequences);
     take("--seed", read.seed);
     take("--first", read.first);
     take("--jobs", read.jobs);

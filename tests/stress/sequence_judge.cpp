@@ -61,8 +61,12 @@ private:
         return calls(rank)[differing_index(rank)].kind == Kind::destroy;
     }
     // In a collective with a root a rank waits at most for the ranks between the root and itself,
-    // or for those behind it, so it may get the error one call later.
-    bool has_root_at_last(int rank) const { return calls(rank)[last_index(rank)].has_root(); }
+    // or for those behind it, and in a scan for those before it, so it may get the error one call
+    // later.
+    bool may_hear_late(int rank) const {
+        const Call &last = calls(rank)[last_index(rank)];
+        return last.has_root() || last.is_prefix();
+    }
 
     void check_rank(int rank) {
         const RankOutcome &own = outcome(rank);
@@ -86,7 +90,7 @@ private:
             breach(Breach::agreed_failed);
         else if (error != qcclMismatch && !(error == qcclPeerLost && may_lose_a_rank()))
             breach(Breach::wrong_error);
-        else if (!has_error_in_time(rank) && !has_leaver() && !has_root_at_last(rank))
+        else if (!has_error_in_time(rank) && !has_leaver() && !may_hear_late(rank))
             breach(silence(rank));
     }
 

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -90,31 +89,37 @@ private:
 
     void make(const Call &call, size_t index) {
         CallOutcome &outcome = own_.outcomes[index];
-        std::optional<CallBuffers> buffers;
-        if (call.has_data()) buffers.emplace(call, rank_, sequence_.ranks, draw(2) == 0);
+        std::vector<CallBuffers> buffers;
+        for (int i = 0; i < call.grouped && call.has_data(); i++)
+            buffers.emplace_back(call, rank_, sequence_.ranks, draw(2) == 0);
         if (call.kind == Kind::destroy && meets_before_end()) pthread_barrier_wait(&stage_.barrier);
         const double begin = now_s();
-        outcome.result = issue(call, index, buffers ? &*buffers : nullptr);
+        outcome.result = issue(call, index, buffers);
         outcome.seconds = now_s() - begin;
-        if (outcome.result != qcclSuccess) {
+        if (outcome.result != qcclSuccess)
             std::snprintf(outcome.sentence, sizeof outcome.sentence, "%s", qcclGetLastError(comm_));
-        } else if (buffers) {
-            const auto bytes = buffers->received();
-            outcome.hash = std::hash<std::string_view>()(
-                {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+        for (const CallBuffers &each : buffers) check(call, index, each, outcome);
+    }
+    void check(const Call &call, size_t index, const CallBuffers &buffers, CallOutcome &outcome) {
+        if (outcome.result == qcclSuccess) {
+            const auto bytes = buffers.received();
+            outcome.hash = outcome.hash * 31 +
+                           std::hash<std::string_view>()(
+                               {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
             const bool is_exact = call.codec == nullptr || std::strcmp(call.codec, "bf16") == 0;
-            if (index < agreed_ && is_exact) outcome.is_wrong = !buffers->are_right();
+            if (index < agreed_ && is_exact && !buffers.are_right()) outcome.is_wrong = true;
         }
-        if (buffers && !buffers->are_intact()) outcome.is_wrong = true;
+        if (!buffers.are_intact()) outcome.is_wrong = true;
     }
     bool meets_before_end() const {
         return sequence_.may_meet_before_end() && sequence_.seed % 2 == 0;
     }
 
-    qcclResult_t issue(const Call &call, size_t index, CallBuffers *buffers) {
+    qcclResult_t issue(const Call &call, size_t index, std::vector<CallBuffers> &buffers) {
         switch (call.kind) {
         case Kind::split: return split(index);
         case Kind::shrink: return shrink(index);
+        case Kind::dup: return duplicate(index);
         case Kind::finalize: return qcclCommFinalize(comm_);
         case Kind::destroy: return qcclCommDestroy(std::exchange(comm_, nullptr));
         default: break;
@@ -123,15 +128,55 @@ private:
         if (result != qcclSuccess || stream_ == nullptr) return result;
         return qcclStreamSynchronize(stream_);
     }
-    qcclResult_t issue_collective(const Call &call, CallBuffers *buffers) {
+    qcclResult_t issue_collective(const Call &call, std::vector<CallBuffers> &buffers) {
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
         config.algorithm = call.algorithm;
         config.tag = draw(3); // ranks may give different tags
         if (call.codec != nullptr && qcclCodecCreate(&config.codec, call.codec) != qcclSuccess)
             return qcclInternalError;
-        const qcclResult_t result = call_library(call, buffers, &config);
+        CallBuffers *const first = buffers.empty() ? nullptr : buffers.data();
+        qcclResult_t result = qcclSuccess;
+        switch (call.form) {
+        case CallForm::plain: result = call_library(call, first, &config); break;
+        case CallForm::prepared: result = call_prepared(call, first, &config); break;
+        case CallForm::grouped: result = call_group(call, first, &config); break;
+        }
         qcclCodecDestroy(config.codec);
         return result;
+    }
+    // A call that a group refuses makes its end return the refusal.
+    qcclResult_t call_group(const Call &call, CallBuffers *buffers,
+                            const qcclCollConfig_t *config) {
+        qcclGroupStart();
+        for (int i = 0; i < call.grouped; i++)
+            (void)call_library(call, buffers == nullptr ? nullptr : buffers + i, config);
+        return qcclGroupEnd();
+    }
+    qcclResult_t call_prepared(const Call &call, CallBuffers *buffers,
+                               const qcclCollConfig_t *config) {
+        qcclColl_t prepared = nullptr;
+        qcclResult_t result = qcclCollCreate(
+            &prepared, collective_of(call.kind), buffers == nullptr ? nullptr : buffers->send(),
+            buffers == nullptr ? nullptr : buffers->recv(), call.count, call.type, call.op,
+            call.root, comm_, stream_, config);
+        if (result == qcclSuccess) result = qcclCollStart(prepared);
+        qcclCollFree(prepared);
+        return result;
+    }
+    static qcclCollective_t collective_of(Kind kind) {
+        switch (kind) {
+        case Kind::all_reduce: return qcclCollAllReduce;
+        case Kind::reduce_scatter: return qcclCollReduceScatter;
+        case Kind::reduce: return qcclCollReduce;
+        case Kind::scan: return qcclCollScan;
+        case Kind::exscan: return qcclCollExscan;
+        case Kind::all_gather: return qcclCollAllGather;
+        case Kind::broadcast: return qcclCollBroadcast;
+        case Kind::gather: return qcclCollGather;
+        case Kind::scatter: return qcclCollScatter;
+        case Kind::all_to_all: return qcclCollAllToAll;
+        default: return qcclCollBarrier;
+        }
     }
     qcclResult_t call_library(const Call &call, CallBuffers *buffers,
                               const qcclCollConfig_t *config) {
@@ -145,6 +190,16 @@ private:
         case Kind::reduce_scatter:
             return qcclReduceScatterConfig(send, recv, call.count, call.type, call.op, comm_,
                                            stream_, config);
+        case Kind::scan:
+            return qcclScanConfig(send, recv, call.count, call.type, call.op, comm_, stream_,
+                                  config);
+        case Kind::exscan:
+            return qcclExscanConfig(send, recv, call.count, call.type, call.op, comm_, stream_,
+                                    config);
+        case Kind::messages:
+            return qcclSendRecvConfig(send, call.count, (rank_ + 1) % sequence_.ranks, recv,
+                                      call.count, (rank_ + sequence_.ranks - 1) % sequence_.ranks,
+                                      call.type, comm_, stream_, config);
         case Kind::all_gather:
             return qcclAllGatherConfig(send, recv, call.count, call.type, comm_, stream_, config);
         case Kind::all_to_all:
@@ -181,6 +236,25 @@ private:
         const qcclResult_t result =
             qcclCommShrink(comm_, nullptr, 0, &made, nullptr, QCCL_SHRINK_DEFAULT);
         if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks, index);
+        return result;
+    }
+    // Before a disagreement, one group sums on both communicators.
+    qcclResult_t duplicate(size_t index) {
+        qcclComm_t made = nullptr;
+        const qcclResult_t result = qcclCommDup(comm_, &made, nullptr);
+        if (result != qcclSuccess) return result;
+        int32_t counts[2] = {1, 1};
+        if (index < agreed_) {
+            qcclGroupStart();
+            const qcclComm_t comms[2] = {made, comm_};
+            for (int i = 0; i < 2; i++)
+                (void)qcclAllReduce(&counts[i], &counts[i], 1, qcclInt32, qcclSum, comms[i],
+                                    nullptr);
+            const bool is_done = qcclGroupEnd() == qcclSuccess;
+            own_.outcomes[index].is_wrong =
+                !is_done || counts[0] != sequence_.ranks || counts[1] != sequence_.ranks;
+        }
+        qcclCommDestroy(made);
         return result;
     }
     // After a disagreement, some ranks may have no communicator, so no call is made on the new one.

@@ -26,10 +26,11 @@ int64_t value_of(int rank, int ranks, size_t index, const TypeRow &type) {
     return base_at(index, type) + offset_of(rank, ranks);
 }
 
-int64_t reduced(int32_t op, int ranks, size_t index, const TypeRow &type) {
+// Combines the values of the first `covered` ranks.
+int64_t reduced(int32_t op, int covered, int ranks, size_t index, const TypeRow &type) {
     if (op == 4) return base_at(index, type);
     int64_t all = value_of(0, ranks, index, type);
-    for (int rank = 1; rank < ranks; rank++) {
+    for (int rank = 1; rank < covered; rank++) {
         const int64_t value = value_of(rank, ranks, index, type);
         switch (op) {
         case 0: all += value; break;
@@ -68,6 +69,7 @@ CallBuffers::CallBuffers(const Call &call, int rank, int ranks, bool is_in_place
     // In place, a call that scatters sends from the larger vector, and one that gathers receives
     // into it.
     const bool sends_larger = send_count() > vector_count();
+    if (call.kind == Kind::messages) is_in_place = false;
     if (!is_in_place || sends_larger) send_.resize(bytes(send_count()) + guard_bytes, guard);
     if (!is_in_place || !sends_larger) recv_.resize(bytes(vector_count()) + guard_bytes, guard);
     auto *values = static_cast<std::byte *>(const_cast<void *>(send()));
@@ -109,8 +111,12 @@ int64_t CallBuffers::expected(size_t index) const {
     case Kind::scatter:
         return value_of(call_.root, ranks_, index + call_.count * static_cast<size_t>(rank_), type);
     case Kind::reduce_scatter:
-        return reduced(call_.op, ranks_, index + call_.count * static_cast<size_t>(rank_), type);
-    default: return reduced(call_.op, ranks_, index, type);
+        return reduced(call_.op, ranks_, ranks_, index + call_.count * static_cast<size_t>(rank_),
+                       type);
+    case Kind::scan: return reduced(call_.op, rank_ + 1, ranks_, index, type);
+    case Kind::exscan: return reduced(call_.op, rank_, ranks_, index, type);
+    case Kind::messages: return value_of((rank_ + ranks_ - 1) % ranks_, ranks_, index, type);
+    default: return reduced(call_.op, ranks_, ranks_, index, type);
     }
 }
 
