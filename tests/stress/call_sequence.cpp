@@ -123,6 +123,11 @@ private:
             call.form = CallForm::plain;
         if (call.form == CallForm::grouped) call.grouped = 1 + below(max_grouped);
     }
+    // Draws a call that ranks can tell from `other`, or the same one.
+    Call draw_unlike(Kind kind, const Call &other) {
+        for (;;)
+            if (const Call call = draw_call(kind); !call.differs_in_form(other)) return call;
+    }
     // Draws mostly collectives, because calls that make communicators take longer.
     Call draw_agreed_call() {
         const int which = below(4 * collectives + comm_makers);
@@ -140,7 +145,8 @@ private:
         case Disagreement::op:
             return call.reduces() && !(call.is_prefix() && call.codec != nullptr);
         case Disagreement::codec: return call.has_data() && type_row(call.type).is_float();
-        case Disagreement::algorithm: return call.algorithm != nullptr;
+        // Calls of a group may be fused, and then the library chooses the algorithm.
+        case Disagreement::algorithm: return call.algorithm != nullptr && call.grouped == 1;
         case Disagreement::split: return call.kind != Kind::split;
         // If the others shrink, they leave out a rank that ends the communicator: no disagreement.
         case Disagreement::shrink:
@@ -163,7 +169,7 @@ private:
         auto further = static_cast<Kind>(below(kinds));
         if (further == Kind::messages && made_.disagreement != Disagreement::none)
             further = Kind::barrier;
-        if (further != Kind::destroy) calls.push_back(draw_call(further));
+        if (further != Kind::destroy) calls.push_back(draw_unlike(further, Call(calls.back())));
         if (further < Kind::finalize)
             for (int i = below(3); i > 0; i--) calls.push_back(draw_agreed_call());
         calls.push_back({.kind = Kind::destroy});
@@ -181,7 +187,8 @@ private:
             return;
         case Disagreement::left_out: calls.erase(here); return;
         case Disagreement::extra:
-            calls.insert(here, draw_call(static_cast<Kind>(below(collectives + comm_makers))));
+            calls.insert(here, draw_unlike(static_cast<Kind>(below(collectives + comm_makers)),
+                                           Call(*here)));
             return;
         case Disagreement::destroy: calls.erase(here, calls.end() - 1); return;
         default: *here = differing_from(*here);

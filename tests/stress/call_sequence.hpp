@@ -86,6 +86,13 @@ struct Call {
     int grouped = 1; // equal calls of the group, each on buffers of its own
     bool operator==(const Call &) const = default;
 
+    // Whether the calls differ in their form alone, so that ranks cannot tell one from the other.
+    bool differs_in_form(const Call &other) const {
+        Call same = other;
+        same.form = form;
+        same.grouped = grouped;
+        return same == *this && other != *this;
+    }
     bool is_collective() const { return static_cast<int>(kind) < collectives; }
     bool has_data() const { return kind <= Kind::all_to_all || kind == Kind::messages; }
     bool reduces() const { return kind <= Kind::exscan; }

@@ -125,8 +125,10 @@ private:
         default: break;
         }
         const qcclResult_t result = issue_collective(call, buffers);
-        if (result != qcclSuccess || stream_ == nullptr) return result;
-        return qcclStreamSynchronize(stream_);
+        if (stream_ == nullptr) return result;
+        // A group that fails may have enqueued messages, which use the buffers.
+        const qcclResult_t synchronized = qcclStreamSynchronize(stream_);
+        return result == qcclSuccess ? synchronized : result;
     }
     qcclResult_t issue_collective(const Call &call, std::vector<CallBuffers> &buffers) {
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -241,7 +243,7 @@ private:
     // Before a disagreement, one group sums on both communicators.
     qcclResult_t duplicate(size_t index) {
         qcclComm_t made = nullptr;
-        const qcclResult_t result = qcclCommDup(comm_, &made, nullptr);
+        qcclResult_t result = qcclCommDup(comm_, &made, nullptr);
         if (result != qcclSuccess) return result;
         int32_t counts[2] = {1, 1};
         if (index < agreed_) {
@@ -250,9 +252,11 @@ private:
             for (int i = 0; i < 2; i++)
                 (void)qcclAllReduce(&counts[i], &counts[i], 1, qcclInt32, qcclSum, comms[i],
                                     nullptr);
-            const bool is_done = qcclGroupEnd() == qcclSuccess;
+            // Ranks that are done with the group may have failed the parent meanwhile.
+            result = qcclGroupEnd();
             own_.outcomes[index].is_wrong =
-                !is_done || counts[0] != sequence_.ranks || counts[1] != sequence_.ranks;
+                result == qcclSuccess &&
+                (counts[0] != sequence_.ranks || counts[1] != sequence_.ranks);
         }
         qcclCommDestroy(made);
         return result;
