@@ -102,20 +102,6 @@ Done check_own(const PartArguments &given, const VFormParts &parts, const Collec
         .compared(static_cast<int64_t>(sent), static_cast<int64_t>(received));
 }
 
-// Whether this rank's buffer has a part for each rank.
-bool has_all_sent(const CollectiveRow &row, const Team &team) {
-    return !row.gathers && (!row.has_one_source || team.rank == team.root);
-}
-bool has_all_received(const CollectiveRow &row, const Team &team) {
-    return !row.scatters && (!row.has_one_result || team.rank == team.root);
-}
-
-uint64_t end_of(const std::vector<OwnPart> &parts) {
-    uint64_t end = 0;
-    for (const OwnPart &part : parts) end = std::max(end, part.end);
-    return end;
-}
-
 } // namespace
 
 Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const PartArguments &given,
@@ -124,11 +110,11 @@ Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const Pa
     VFormParts parts{.v_form = v_form,
                      .sent = std::vector<VFormParts::PartRange>(team.size),
                      .received = std::vector<VFormParts::PartRange>(team.size)};
-    const bool sends_all = has_all_sent(row, team), receives_all = has_all_received(row, team);
-    if (sends_all) {
+    // The buffer has a part for each rank.
+    if (!row.gathers && has_input(v_form, team)) {
         QCCL_TRY(parts.sent, take_all(given.send, type, team.size));
     }
-    if (receives_all) {
+    if (!row.scatters && has_output(v_form, team)) {
         QCCL_TRY(parts.received, take_all(given.recv, type, team.size));
         QCCL_TRY(check_disjoint(given.recv, parts, team));
     }
@@ -157,14 +143,6 @@ std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned rea
             part.count *= reals;
         }
     return std::make_shared<const VFormParts>(std::move(scaled));
-}
-
-uint64_t sent_end(const VFormParts &parts, const Team &team) {
-    return end_of(sent_parts(parts, team, {}, 1));
-}
-
-uint64_t received_end(const VFormParts &parts, const Team &team) {
-    return end_of(received_parts(parts, team, {}, 1));
 }
 
 Done check_parts_apart(const VFormParts &parts, const Team &team, const Buffer &send,

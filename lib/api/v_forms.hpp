@@ -37,10 +37,6 @@ Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const Pa
 // Returns the same parts in another unit, of which there are `reals` in an element.
 std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals);
 
-// Return the end, in elements, of what this rank has of the buffer; 0: it has nothing.
-uint64_t sent_end(const VFormParts &parts, const Team &team);
-uint64_t received_end(const VFormParts &parts, const Team &team);
-
 // Refuses a part of `send` that overlaps one of `recv`, unless the two are the same memory and of
 // the same rank: then the call is in place. The gaps between parts may hold parts of the other
 // buffer.

@@ -65,6 +65,24 @@ uint32_t VFormParts::common_hash() const {
     return static_cast<uint32_t>(hash >> 32);
 }
 
+static uint64_t end_of(const std::vector<VFormParts::PartRange> &parts, Slot (*slot_of)(uint32_t),
+                       Collective v_form, const Team &team) {
+    uint64_t end = 0;
+    for (uint32_t rank = 0; rank < parts.size(); rank++) {
+        const auto [start, count] = parts[rank];
+        if (count != 0 && has_slot(v_form, team, slot_of(rank))) end = std::max(end, start + count);
+    }
+    return end;
+}
+
+uint64_t sent_end(const VFormParts &parts, const Team &team) {
+    return end_of(parts.sent, input, parts.v_form, team);
+}
+
+uint64_t received_end(const VFormParts &parts, const Team &team) {
+    return end_of(parts.received, output, parts.v_form, team);
+}
+
 Layout::Layout(std::shared_ptr<const VFormParts> parts, const Team &team, uint32_t outbox,
                uint64_t grain)
     : grain_(grain), chunks_(team.size), parts_(std::move(parts)), outbox_(outbox) {
@@ -162,9 +180,9 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
                      const ShapeLimits &limits) {
     if (outbox > limits.slots)
         return invalid_argument("%u wire slots are needed, and there are %u", outbox, limits.slots);
+    if (layout.is_pairwise()) return cut_pairwise(layout, outbox, encoding, limits);
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
-    if (layout.is_pairwise()) return cut_pairwise(layout, outbox, encoding, limits);
     const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
     const uint64_t wanted = limits.parts != 0 ? divide_up(largest, limits.parts)
                                               : limits.segment_bytes / encoding.type_bytes;

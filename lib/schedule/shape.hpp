@@ -60,6 +60,10 @@ struct VFormParts {
     bool operator==(const VFormParts &) const = default;
 };
 
+// Return the end, in elements, of what this rank has of the caller's buffer; 0: it has nothing.
+uint64_t sent_end(const VFormParts &parts, const Team &team);
+uint64_t received_end(const VFormParts &parts, const Team &team);
+
 class Layout {
 public:
     // `count` is as in the C API: of the whole tensor, or of one rank's part for collectives that

@@ -244,20 +244,14 @@ uint64_t message_bytes(const Program &program, const Step &send) {
 void measure_parts(Program &program) {
     const Work &work = program.work;
     const uint64_t bytes = type_bytes(work.type);
-    const auto measure = [&](Slot (*slot_of)(uint32_t)) {
-        uint64_t end = 0, total = 0;
-        for (uint32_t chunk = 0; chunk < program.layout.chunks(); chunk++) {
-            const Slot slot = slot_of(chunk);
-            const ElementRange part = program.layout.range(slot, chunk);
-            total += part.count * bytes;
-            if (part.count != 0 && has_slot(work.collective, work.team, slot))
-                end = std::max(end, (part.offset + part.count) * bytes);
-        }
-        program.raw_bytes = std::max(program.raw_bytes, total);
-        return end;
+    const auto bytes_of = [=](const std::vector<VFormParts::PartRange> &parts) {
+        uint64_t total = 0;
+        for (const VFormParts::PartRange &part : parts) total += part.count * bytes;
+        return total;
     };
-    program.send_bytes = measure(input);
-    program.recv_bytes = measure(output);
+    program.raw_bytes = std::max(bytes_of(work.parts->sent), bytes_of(work.parts->received));
+    program.send_bytes = sent_end(*work.parts, work.team) * bytes;
+    program.recv_bytes = received_end(*work.parts, work.team) * bytes;
 }
 
 void measure_buffers(Program &program) {
