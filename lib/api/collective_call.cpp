@@ -260,7 +260,8 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
                                 .root = given.root,
                                 .count = given.count},
                    .timeout = comm.parts().timeout};
-    call.can_be_remembered = !given.config || add_config(call, *given.config);
+    // The key has no place for the counts of a v-form.
+    call.can_be_remembered = !given.parts && (!given.config || add_config(call, *given.config));
     return call;
 }
 
@@ -308,7 +309,6 @@ static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &give
 }
 
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
-    if (given.parts) return make_ready(comm, given);
     const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
         if (const CachedCall *before = comm.memo().find(call.call_key)) {
@@ -322,10 +322,6 @@ Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
 // call.
 Done run_call(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
-    if (given.parts) [[unlikely]] { // the memo has no place for their counts
-        QCCL_TRY(const ReadyCall ready, make_ready(comm, given));
-        return comm.run(ready.program, ready.request, stream);
-    }
     const KeyedCall call = keyed(comm, given);
     if (call.can_be_remembered)
         if (const CachedCall *before = comm.memo().find(call.call_key)) {
