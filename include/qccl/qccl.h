@@ -229,7 +229,9 @@ enum {
  *
  * A result that covers the values of one rank alone (in a communicator of one rank, on rank 0 of a
  * scan and on rank 1 of an exscan) is a copy of these values. The copy keeps all bits: a true value
- * that is not 1, a NaN, and padding. */
+ * that is not 1, a NaN, and padding.
+ *
+ * Programs make operations of their own with qcclRedOpCreate, whose numbers begin at 1024. */
 typedef int32_t qcclRedOp_t;
 enum {
     qcclSum = 0,
@@ -1141,6 +1143,83 @@ QCCL_API qcclResult_t qcclCollStart(qcclColl_t coll);
  *   qcclInvalidUsage     also while another thread is inside the call's communicator.
  * Threads: one at a time in the call's communicator. Does not block. */
 QCCL_API qcclResult_t qcclCollFree(qcclColl_t coll);
+
+/* ---- Operations of the program ----------------------------------------------------------------
+ * Operations are numbers from 1024, and a process gives each number once. They are local: every
+ * rank makes its own, and ranks may have different numbers for the same operation. A process may
+ * have 4096 at a time. */
+
+/* A function that combines values: for each i below count, it replaces accumulator[i] by
+ * accumulator[i] op values[i]. The accumulator holds what lower ranks have contributed, `values`
+ * what the ranks after them have. The function writes to nothing else.
+ *
+ * An operation that commutes is associative, too. The function is called any number of times for a
+ * collective, each time on some of its values, so it must treat every value by itself. count is
+ * never 0. Both pointers are aligned for the type if the buffers of all ranks are.
+ *
+ * It runs on the thread that makes the call, or on the thread of the call's stream; in calls on
+ * several communicators at once on several threads at the same time. It returns 0. Any other
+ * number, or an exception that it throws, fails the communicator (qcclSystemError); the error's
+ * sentence has the number or the exception's text. It must not use the communicator of the call: a
+ * collective there is refused with qcclInvalidUsage. */
+typedef int (*qcclRedOpFunction_t)(void *accumulator, const void *values, size_t count,
+                                   qcclDataType_t type, void *context);
+/* Makes an operation of a function. Calls of collectives that reduce take it for every type, on
+ * communicators whose device is the host. The library does not look into the values: no codec
+ * encodes them, and a codec that a call names is refused. All ranks of a call pass operations that
+ * commute, or all pass operations that do not (qcclMismatch).
+ *
+ * op_out: receives the operation. The caller destroys it with qcclRedOpDestroy.
+ * function: not NULL. It stays valid as long as calls with the operation run.
+ * commutes: 1 if operands may be swapped, else 0. With 0 a result is ((x0 op x1) op x2) ..., where
+ *   x0, x1, x2 are the values of ranks 0, 1, 2. Only some algorithms do that; a call that names
+ *   another one is refused (qcclInvalidArgument). With 1 the algorithm decides order and brackets.
+ * context: passed to the function unchanged. It lives as long as the function may be called.
+ * Returns
+ *   qcclInvalidArgument  op_out or function is NULL, or commutes is neither 0 nor 1. The caller
+ *                        corrects it and calls again.
+ *   resource errors      qcclSystemError also if there are 4096 operations.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclRedOpCreate(qcclRedOp_t *op_out, qcclRedOpFunction_t function,
+                                      int commutes, void *context);
+/* Where the scalar of qcclRedOpCreatePreMulSum lies. */
+typedef int32_t qcclScalarResidence_t;
+enum {
+    qcclScalarDevice = 0,       /* memory of the communicator's device; read when a call runs */
+    qcclScalarHostImmediate = 1 /* memory of the host; read when the operation is made */
+};
+/* Makes an operation that sums the products of each rank's values and of that rank's scalar. Ranks
+ * may have different scalars. A product is rounded to the type before it is added, and the sum is
+ * that of qcclSum: results have the bits of a qcclSum of values that the caller has multiplied.
+ * Codecs encode the products of floats. The products of complex numbers are not encoded.
+ *
+ * op_out: receives the operation. The caller destroys it with qcclRedOpDestroy.
+ * scalar: one value of `type`, not NULL. With qcclScalarDevice it stays as it is until all calls
+ *   with the operation are done.
+ * type: numbers or complex numbers, as for qcclSum. Calls with the operation have the same type
+ *   (qcclInvalidArgument).
+ * residence: qcclScalarDevice or qcclScalarHostImmediate.
+ * comm: the communicator whose device holds the scalar. The operation also serves other
+ *   communicators of the same device, and with qcclScalarHostImmediate every communicator.
+ * Returns
+ *   handle errors        of comm
+ *   qcclInvalidArgument  op_out or scalar is NULL, the type is unknown or has no sum, the residence
+ *                        is unknown, or the scalar does not lie on the communicator's GPU. The
+ *                        caller corrects it and calls again.
+ *   resource errors      qcclSystemError also if there are 4096 operations.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclRedOpCreatePreMulSum(qcclRedOp_t *op_out, const void *scalar,
+                                               qcclDataType_t type,
+                                               qcclScalarResidence_t residence, qcclComm_t comm);
+/* Ends an operation. Calls that have been made, also on streams and as prepared calls, keep it: the
+ * function may be called until they are done or freed.
+ *
+ * op: an operation that this process has made.
+ * Returns
+ *   qcclInvalidArgument  No function has made the operation.
+ *   qcclInvalidUsage     It has ended already.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3

@@ -83,6 +83,10 @@ QCCL_TWIN_OF(qcclCollCreate);
 QCCL_TWIN_OF(qcclCollStart);
 QCCL_TWIN_OF(qcclCollFree);
 
+QCCL_TWIN_OF(qcclRedOpCreate);
+QCCL_TWIN_OF(qcclRedOpCreatePreMulSum);
+QCCL_TWIN_OF(qcclRedOpDestroy);
+
 QCCL_TWIN_OF(qcclCodecCreate);
 QCCL_TWIN_OF(qcclCodecDestroy);
 QCCL_TWIN_OF(qcclCodecMaxEncodedBytes);

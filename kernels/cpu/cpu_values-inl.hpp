@@ -319,8 +319,8 @@ inline void reduce(RedOp op, DataType, void *accumulator, DataType in, const voi
                    size_t count) {
     switch (op) {
     case RedOp::sum:
-    case RedOp::avg:
-        return reduce_op<RedOp::sum>(in, accumulator, src, count); // `divide` divides afterwards
+    case RedOp::avg: // `divide` divides afterwards
+    case RedOp::pre_mul_sum: return reduce_op<RedOp::sum>(in, accumulator, src, count);
     case RedOp::prod: return reduce_op<RedOp::prod>(in, accumulator, src, count);
     case RedOp::max: return reduce_op<RedOp::max>(in, accumulator, src, count);
     case RedOp::min: return reduce_op<RedOp::min>(in, accumulator, src, count);
@@ -332,6 +332,8 @@ inline void reduce(RedOp op, DataType, void *accumulator, DataType in, const voi
     case RedOp::logical_xor: return reduce_truth<RedOp::logical_xor>(in, accumulator, src, count);
     case RedOp::min_loc: return reduce_pairs<RedOp::min_loc>(in, accumulator, src, count);
     case RedOp::max_loc: return reduce_pairs<RedOp::max_loc>(in, accumulator, src, count);
+    case RedOp::custom: // functions of the program combine these
+    case RedOp::custom_in_order: return;
     }
 }
 

@@ -53,8 +53,8 @@ static size_t bytes_of(const ReadyCall &call) {
 static bool can_be_fused(const ReadyCall &call) {
     const Program &program = *call.program;
     return program.work.collective == Collective::all_reduce && program.work.codec.is_lossless() &&
-           program.work.inner_codec.is_lossless() && !program.guard && !large_of(program).empty() &&
-           bytes_of(call) <= most_bytes_of_a_call;
+           program.work.inner_codec.is_lossless() && !is_made(program.work.op) && !program.guard &&
+           !large_of(program).empty() && bytes_of(call) <= most_bytes_of_a_call;
 }
 
 FusedCalls::FusedCalls(const Comm &comm, const ReadyCall &first)

@@ -2,6 +2,7 @@
 // codec, algorithm and program, and looks up calls that have been made before.
 #include "api/collective_call.hpp"
 
+#include "api/red_ops.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
 #include "schedule/shape.hpp"
@@ -70,20 +71,28 @@ static Done check_root(int root, uint32_t size) {
         .compared(size - 1, root);
 }
 
+static Done take_op_of_call(const CallArguments &given, ProgramKey &key, Request &request) {
+    QCCL_TRY(TakenOp taken, take_op(given.op));
+    key.op = taken.op;
+    request.op = std::move(taken.made);
+    if (!takes_op(given.collective, key.op))
+        return invalid_argument("op is qcclAvg, which %s does not have",
+                                qccl::name(given.collective));
+    if (key.op == RedOp::pre_mul_sum && request.op->type != key.type)
+        return invalid_argument("op multiplies by a value of %s, but type is %s",
+                                qccl::name(request.op->type), qccl::name(key.type));
+    return check_op(given.collective, key.type, key.op);
+}
+
 // Fills the part of the key that does not depend on configs and rules.
-static Result<ProgramKey> take_key(const CallArguments &given, const Team &caller) {
+static Result<ProgramKey> take_key(const CallArguments &given, const Team &caller,
+                                   Request &request) {
     const uint32_t size = caller.size;
     ProgramKey key;
     key.collective = row_of(given.collective).v_form_of.value_or(given.collective);
     if (!row_of(given.collective).has_values) return key;
     QCCL_TRY(key.type, take_type(given.type));
-    if (reduces(given.collective)) {
-        QCCL_TRY(key.op, take_op(given.op));
-        if (!takes_op(given.collective, key.op))
-            return invalid_argument("op is qcclAvg, which %s does not have",
-                                    qccl::name(given.collective));
-        QCCL_TRY(check_op(given.collective, key.type, key.op));
-    }
+    if (reduces(given.collective)) QCCL_TRY(take_op_of_call(given, key, request));
     if (row_of(given.collective).has_root) {
         QCCL_TRY(check_root(given.root, size));
         key.root = static_cast<uint32_t>(given.root);
@@ -218,12 +227,23 @@ static Done check_place(const Gpu &gpu, const Buffer &buffer) {
                             buffer.name, buffer.start, gpu.traits().name.c_str(), buffer.bytes);
 }
 
+Done check_place(const Comm &comm, const Buffer &buffer) {
+    const Gpu *const gpu = comm.parts().device.gpu.get();
+    return gpu ? check_place(*gpu, buffer) : Done();
+}
+
 static Done check_buffers(const Comm &comm, const Buffers &buffers) {
     QCCL_TRY(check_buffers(buffers));
+    QCCL_TRY(check_place(comm, buffers.send));
+    return check_place(comm, buffers.recv);
+}
+
+static Done check_device(const Comm &comm, RedOp op) {
     const Gpu *const gpu = comm.parts().device.gpu.get();
-    if (!gpu) return {};
-    QCCL_TRY(check_place(*gpu, buffers.send));
-    return check_place(*gpu, buffers.recv);
+    if (!gpu || !is_custom(op)) return {};
+    return invalid_argument("op is a function, which runs on the host, but the communicator's "
+                            "device is %s",
+                            gpu->traits().name.c_str());
 }
 
 static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
@@ -233,6 +253,7 @@ static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = com
 namespace {
 struct KeyedCall {
     CallKey call_key;
+    std::shared_ptr<const CustomOp> op = nullptr;
     std::chrono::nanoseconds timeout{};
     uint64_t tag = 0;
     // False: the call needs a full check, which also finds what is wrong with it.
@@ -253,6 +274,18 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     return true;
 }
 
+// Calls with operations of the same kind run the same program. Returns false if something is wrong
+// with the operation.
+static bool add_made_op(KeyedCall &call, const CallArguments &given) {
+    auto taken = take_op(given.op);
+    if (!taken) return false;
+    if (taken->op == RedOp::pre_mul_sum && number_in_c(taken->made->type) != given.type)
+        return false;
+    call.call_key.op = first_made_op + static_cast<int32_t>(taken->op);
+    call.op = std::move(taken->made);
+    return true;
+}
+
 static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
     KeyedCall call{.call_key = {.collective = static_cast<int32_t>(given.collective),
                                 .type = given.type,
@@ -262,6 +295,8 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
                    .timeout = comm.parts().timeout};
     // The key has no place for the counts of a v-form.
     call.can_be_remembered = !given.parts && (!given.config || add_config(call, *given.config));
+    if (has_made_number(given.op)) [[unlikely]]
+        call.can_be_remembered = add_made_op(call, given) && call.can_be_remembered;
     return call;
 }
 
@@ -273,7 +308,8 @@ static Result<Request> request_again(const Comm &comm, const CallArguments &give
                    .recv = given.recv,
                    .timeout = call.timeout,
                    .noise_seed = before.key.codec.seed,
-                   .tag = call.tag};
+                   .tag = call.tag,
+                   .op = call.op};
 }
 
 namespace {
@@ -285,11 +321,13 @@ struct NewCall {
 
 static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     Request request{.send = given.send, .recv = given.recv};
-    QCCL_TRY(ProgramKey key, take_key(given, team_of(comm)));
+    QCCL_TRY(ProgramKey key, take_key(given, team_of(comm), request));
+    QCCL_TRY(check_device(comm, key.op));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
     CallNames names;
     QCCL_TRY(take_call_config(comm, given.config, key, request, names));
     request.noise_seed = key.codec.seed;
+    if (is_custom(key.op)) key.caller_type = std::exchange(key.type, carrier_of(key.type));
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
     comm.tell_choice(key, *program, names);

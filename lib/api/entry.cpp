@@ -93,14 +93,6 @@ Result<DataType> take_type(qcclDataType_t type) {
         .compared(0, type);
 }
 
-Result<RedOp> take_op(qcclRedOp_t op) {
-    if (const auto known = op_from_c(op)) return *known;
-    return invalid_argument("op is %" PRId32 "; possible are %d (qcclSum) to %d (qcclAvg) and %d "
-                            "(qcclBitAnd) to %d (qcclMaxLoc)",
-                            op, qcclSum, qcclAvg, qcclBitAnd, own_ops.last_in_c())
-        .compared(0, op);
-}
-
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times) {
     // An address space cannot hold 2^56 values. Up to that count no encoded size overflows.
     const size_t most = std::min<size_t>(PTRDIFF_MAX / type_bytes(type), size_t{1} << 56) / times;

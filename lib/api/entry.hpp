@@ -198,7 +198,6 @@ struct Buffer {
 
 // Convert a C value. Any other number gives invalid_argument, which states the possible range.
 Result<DataType> take_type(qcclDataType_t type);
-Result<RedOp> take_op(qcclRedOp_t op);
 // Checks that memory can hold `times` blocks of `count` values of `type`. `argument` is the count's
 // name in the error (invalid_argument).
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times);

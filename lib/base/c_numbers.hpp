@@ -32,10 +32,13 @@ struct OwnNumbers {
 inline constexpr OwnNumbers own_types{static_cast<int32_t>(DataType::int16),
                                       static_cast<int32_t>(type_table.size())};
 inline constexpr OwnNumbers own_ops{static_cast<int32_t>(RedOp::bit_and),
-                                    static_cast<int32_t>(op_names.size())};
+                                    static_cast<int32_t>(predefined_ops)};
 
 constexpr int32_t number_in_c(DataType type) { return own_types.to_c(static_cast<int32_t>(type)); }
 constexpr int32_t number_in_c(RedOp op) { return own_ops.to_c(static_cast<int32_t>(op)); }
+
+// The first number of an operation that a program has made.
+inline constexpr int32_t first_made_op = 1024;
 
 // Convert what a C caller passed; nothing if the number is not valid.
 constexpr std::optional<DataType> type_from_c(int32_t number) {

@@ -52,6 +52,11 @@ enum class RedOp : int32_t {
     logical_xor = 10,
     min_loc = 11,
     max_loc = 12,
+    // Operations that a program makes. The first two are functions of the program's: of one that
+    // does not commute, the operands stay in the order of the ranks.
+    custom = 13,
+    custom_in_order = 14,
+    pre_mul_sum = 15, // each rank multiplies its values by a number of its own before the sum
 };
 
 // The numbers of a floating-point format: zero, powers of two and the multiples between them.
@@ -183,13 +188,22 @@ constexpr bool is_in_order(const std::array<Row, rows> &table, Number Row::*numb
 }
 static_assert(is_in_order(type_table, &TypeInfo::type));
 
-inline constexpr std::array<const char *, 13> op_names{
-    "sum",    "prod",       "max",       "min",        "avg",    "bitand", "bitor",
-    "bitxor", "logicaland", "logicalor", "logicalxor", "minloc", "maxloc"};
-static_assert(op_names.size() == static_cast<size_t>(RedOp::max_loc) + 1);
+inline constexpr std::array<const char *, 16> names_of_ops{
+    "sum",        "prod",   "max",    "min",        "avg",
+    "bitand",     "bitor",  "bitxor", "logicaland", "logicalor",
+    "logicalxor", "minloc", "maxloc", "custom",     "custom in order",
+    "premulsum"};
+static_assert(names_of_ops.size() == static_cast<size_t>(RedOp::pre_mul_sum) + 1);
 
+// The operations that every program has: their numbers are below this one.
+inline constexpr size_t predefined_ops = static_cast<size_t>(RedOp::custom);
+inline constexpr auto op_names = [] {
+    std::array<const char *, predefined_ops> names{};
+    std::ranges::copy_n(names_of_ops.begin(), predefined_ops, names.begin());
+    return names;
+}();
 inline constexpr auto all_ops = [] {
-    std::array<RedOp, op_names.size()> ops{};
+    std::array<RedOp, predefined_ops> ops{};
     for (size_t i = 0; i < ops.size(); i++) ops.at(i) = static_cast<RedOp>(i);
     return ops;
 }();
@@ -206,8 +220,20 @@ constexpr DataType real_type(DataType type) {
 }
 constexpr unsigned reals_of(DataType type) { return info(type).kind == TypeKind::complex ? 2 : 1; }
 
+// Returns a type as large as `type` whose values are only moved: the values of custom operations,
+// which the library does not look into.
+constexpr DataType carrier_of(DataType type) {
+    switch (type_bytes(type)) {
+    case 1: return DataType::uint8;
+    case 2: return DataType::uint16;
+    case 4: return DataType::uint32;
+    case 8: return DataType::uint64;
+    default: return DataType::long_int;
+    }
+}
+
 constexpr const char *name(DataType type) { return info(type).name; }
-constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
+constexpr const char *name(RedOp op) { return names_of_ops[static_cast<size_t>(op)]; }
 
 // Whether values of the type can be combined with the operation. Every other part of the library
 // asks here.
@@ -217,7 +243,10 @@ constexpr bool takes(DataType type, RedOp op) {
     switch (op) {
     case RedOp::sum:
     case RedOp::prod:
-    case RedOp::avg: return is_number || row.kind == TypeKind::complex;
+    case RedOp::avg:
+    case RedOp::pre_mul_sum: return is_number || row.kind == TypeKind::complex;
+    case RedOp::custom:
+    case RedOp::custom_in_order: return true;
     case RedOp::max:
     case RedOp::min: return is_number || is_boolean;
     case RedOp::bit_and:
@@ -238,7 +267,7 @@ constexpr std::optional<DataType> to_type(int32_t number) {
     return static_cast<DataType>(number);
 }
 constexpr std::optional<RedOp> to_op(int32_t number) {
-    if (number < 0 || number >= static_cast<int32_t>(op_names.size())) return std::nullopt;
+    if (number < 0 || number >= static_cast<int32_t>(predefined_ops)) return std::nullopt;
     return static_cast<RedOp>(number);
 }
 
@@ -252,13 +281,19 @@ inline std::optional<DataType> parse_type(std::string_view name) {
     return std::nullopt;
 }
 
-inline std::optional<RedOp> parse_op(std::string_view name) {
-    for (size_t i = 0; i < op_names.size(); i++)
-        if (name == op_names[i]) return static_cast<RedOp>(i);
+inline std::optional<RedOp> parse_op(std::string_view text) {
+    for (const RedOp op : all_ops)
+        if (text == qccl::name(op)) return op;
     return std::nullopt;
 }
 
 // Whether the operation sums its operands; an average is a multiple of the sum.
-constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
+constexpr bool adds(RedOp op) {
+    return op == RedOp::sum || op == RedOp::avg || op == RedOp::pre_mul_sum;
+}
+// Whether a program has made the operation.
+constexpr bool is_made(RedOp op) { return op >= RedOp::custom; }
+// Whether the operation is a function of the program's.
+constexpr bool is_custom(RedOp op) { return op == RedOp::custom || op == RedOp::custom_in_order; }
 
 } // namespace qccl

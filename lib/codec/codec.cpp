@@ -66,7 +66,11 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
         return invalid_argument(
             "codec %s: %s values travel as they are, only floating point is encoded",
             spec(codec).c_str(), name(type));
-    if (reduces(collective) && !codec.is_cast() && op != RedOp::sum && op != RedOp::avg)
+    if (reduces(collective) && is_custom(op))
+        return invalid_argument("codec %s: values that a function of the program combines travel "
+                                "as they are",
+                                spec(codec).c_str());
+    if (reduces(collective) && !codec.is_cast() && !adds(op))
         return invalid_argument(
             "codec %s: possible with sum and avg, not with %s; fp16, bf16 and the fp8 do every op",
             spec(codec).c_str(), name(op));

@@ -449,7 +449,8 @@ struct CodedValues {
     uint64_t count;
 };
 constexpr CodedValues coded_values(Collective collective, DataType type, RedOp op, uint64_t count) {
-    if (reduces(collective) && !adds(op)) return {type, count};
+    const bool is_product = op == RedOp::pre_mul_sum && info(type).kind == TypeKind::complex;
+    if (reduces(collective) && (!adds(op) || is_product)) return {type, count};
     return {real_type(type), count * reals_of(type)};
 }
 

@@ -205,6 +205,18 @@ OrderOf Algorithm::order(const Team &team) const {
     };
 }
 
+bool Algorithm::keeps_rank_order(Collective collective, const Team &team) const {
+    // No algorithm cuts a vector into more chunks of different orders.
+    for (uint32_t chunk = 0; chunk < team.size; chunk++) {
+        const SumOrder order = row_->order(collective, team, choices_, chunk);
+        for (uint32_t rank = 0; rank < team.size; rank++) {
+            const bool is_next = order.operand_end(rank) == rank + 1 && order.sum_begin(rank) == 0;
+            if (order.place(rank) != rank || (rank > 0 && !is_next)) return false;
+        }
+    }
+    return true;
+}
+
 Emit Algorithm::emitter(Collective collective) const {
     const auto v_form_of = row_of(collective).v_form_of;
     const bool has_all_counts = v_form_of && are_counts_common(collective);

@@ -109,6 +109,9 @@ public:
     std::string_view word(std::string_view key) const;
     // Returns the order of summation; `team` may be any rank's team.
     OrderOf order(const Team &team) const;
+    // Whether each chunk is summed from the left, in the order of the ranks. verify() also accepts
+    // swapped operands of sums with other brackets.
+    bool keeps_rank_order(Collective collective, const Team &team) const;
 
 private:
     const AlgorithmRow *row_ = nullptr;

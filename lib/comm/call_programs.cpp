@@ -71,7 +71,8 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
             .root = key.root,
             .type = key.type,
             .codec = key.codec,
-            .places = planned_places(team_.places, inputs_)};
+            .places = planned_places(team_.places, inputs_),
+            .in_rank_order = key.op == RedOp::custom_in_order};
 }
 
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
@@ -116,6 +117,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,
+                    .caller_type = key.caller_type,
                     .codec = plan.codec,
                     .inner_codec = plan.inner_codec,
                     .count = key.v.parts ? key.v.parts->common_total() : key.count,

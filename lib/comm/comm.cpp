@@ -98,11 +98,12 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
               .number = sequencer_.issue(),
               .noise_seed = request.noise_seed,
               .tag = request.tag,
-              .timeout = request.timeout};
+              .timeout = request.timeout,
+              .op = request.op.get()};
     if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
     if (stream.host) {
         call.queued = queued_now();
-        return enqueue(program, call, *stream.host);
+        return enqueue(program, request, call, *stream.host);
     }
     if (!is_first) return take_turn(*program, call, false);
     sequencer_.skip_to(call.number);
@@ -186,7 +187,8 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .queued = captured == 0 ? request.queued : 0, // a replay has no such time
-                    .timeout = request.timeout};
+                    .timeout = request.timeout,
+                    .op = request.op.get()};
     const Done done = exception_boundary([&]() -> Done {
         if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
         return execute(program, call);
@@ -208,10 +210,11 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
     });
 }
 
-Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
+Done Comm::enqueue(const ProgramRef &program, const Request &request, const Call &call,
+                   Stream &stream) {
     sequencer_.enqueued();
     const Done enqueued = exception_boundary([&]() -> Done {
-        stream.enqueue({.run = [self = shared_from_this(), program,
+        stream.enqueue({.run = [self = shared_from_this(), program, op = request.op,
                                 call] { return self->take_turn(*program, call, true); },
                         .told = errors_.told_flag()});
         return {};

@@ -152,7 +152,8 @@ struct Request {
     std::chrono::nanoseconds timeout{};
     uint64_t noise_seed = 0;
     uint64_t tag = 0;
-    uint64_t queued = 0; // as Call::queued
+    uint64_t queued = 0;                          // as Call::queued
+    std::shared_ptr<const CustomOp> op = nullptr; // as Call::op
 };
 
 // Where a call runs: on the calling thread (neither is set), or in a stream of the host or of the
@@ -268,7 +269,8 @@ private:
                                     uint64_t captured);
     void run_arrived(const Program &program, const Request &request, const Done &arrived,
                      uint64_t captured);
-    Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
+    Done enqueue(const ProgramRef &program, const Request &request, const Call &call,
+                 Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }

@@ -34,18 +34,9 @@ inline Error refuse_child(const char *what) {
 
 static_assert(sizeof(void *) == sizeof(uint64_t), "a handle needs 64 bits");
 
-// One kind of handle: the first bits of its ids, and the words of refusals.
-struct HandleKind {
-    // The first 16 bits of an id. No address of a program has them.
-    uint16_t tag;
-    const char *argument; // parameter's name in the C header
-    const char *unknown;  // "is 0x1234, which ..."
-    const char *ended;
-    bool is_inherited; // a forked child may use its parent's handles
-};
-
 struct HandleId {
     static constexpr unsigned slot_bits = 24, generation_bits = 24;
+    static constexpr uint32_t most_slots = uint32_t{1} << slot_bits;
     static constexpr uint32_t last_generation = (uint32_t{1} << generation_bits) - 1;
 
     uint16_t tag = 0;
@@ -62,6 +53,19 @@ struct HandleId {
         const uint64_t bits = (uint64_t{tag} << slot_bits | slot) << generation_bits | generation;
         return reinterpret_cast<void *>(bits);
     }
+};
+
+// One kind of handle: the first bits of its ids, and the words of refusals.
+struct HandleKind {
+    // The first 16 bits of an id. No address of a program has them.
+    uint16_t tag;
+    const char *argument; // parameter's name in the C header
+    const char *unknown;  // "is 0x1234, which ..."
+    const char *ended;
+    bool is_inherited; // a forked child may use its parent's handles
+    // Less for handles that C programs hold as a number of fewer bits.
+    uint32_t most_slots = HandleId::most_slots;
+    uint32_t last_generation = HandleId::last_generation;
 };
 
 // One word holds which handle has a slot, whether that handle has ended, and how many references to
@@ -229,9 +233,9 @@ public:
     }
 
 private:
-    static constexpr uint32_t first_chunk = 64, most_slots = 1U << HandleId::slot_bits;
+    static constexpr uint32_t first_chunk = 64;
     // Each chunk is twice as long as the one before.
-    static constexpr unsigned most_chunks = std::bit_width(most_slots / first_chunk);
+    static constexpr unsigned most_chunks = std::bit_width(HandleId::most_slots / first_chunk);
 
     static unsigned chunk_of(uint32_t slot) {
         return static_cast<unsigned>(std::bit_width(slot / first_chunk + 1)) - 1;
@@ -265,9 +269,9 @@ private:
         }
         uint32_t slot = used_.load(std::memory_order_relaxed);
         do {
-            if (slot >= most_slots)
+            if (slot >= kind_.most_slots)
                 return Error::make(Code::system_error, "there are %u handles of this kind already",
-                                   most_slots);
+                                   kind_.most_slots);
             grow_to(slot); // before the slot is taken, because memory may run out
         } while (!used_.compare_exchange_weak(slot, slot + 1, std::memory_order_relaxed));
         return slot;
@@ -282,7 +286,7 @@ private:
     // A slot that has used up its generations is not reused.
     void free(Record &record, const HandleId &id) {
         record.object.reset();
-        if (id.generation == HandleId::last_generation) return;
+        if (id.generation == kind_.last_generation) return;
         uint64_t head = free_.load(std::memory_order_relaxed);
         do record.next_free.store(slot_of(head), std::memory_order_relaxed);
         while (!free_.compare_exchange_weak(head, counted(head, id.slot + 1),

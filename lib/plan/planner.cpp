@@ -51,6 +51,10 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Plan
         candidate.refusal = counted.error().text;
         return candidate;
     }
+    if (problem.in_rank_order && !algorithm.keeps_rank_order(problem.collective, problem.team(0))) {
+        candidate.refusal = "would not keep the order of the ranks, which the operation needs";
+        return candidate;
+    }
     const Codec inner = inner_codec(algorithm, problem.codec);
     candidate.plan.inner_codec = inner;
     const auto chunking_by = [&](const ShapeLimits &limits) {

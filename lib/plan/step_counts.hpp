@@ -92,6 +92,7 @@ struct Problem {
     DataType type = DataType::float32;
     Codec codec;                          // already checked with check_codec
     const RankTopology *places = nullptr; // null: all ranks are on one host
+    bool in_rank_order = false;           // the operation does not commute
 
     Team team(uint32_t rank = 0) const {
         return {.size = ranks, .rank = rank, .root = root, .places = places};

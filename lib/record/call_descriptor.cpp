@@ -44,7 +44,7 @@ template <class Named, class Table> Value named(Named value, const Table &names)
 }
 Value named(Collective value) { return named(value, collective_table); }
 Value named(DataType value) { return named(value, type_table); }
-Value named(RedOp value) { return named(value, op_names); }
+Value named(RedOp value) { return named(value, names_of_ops); }
 Value number(uint64_t value) { return {std::nullopt, static_cast<int64_t>(value)}; }
 template <size_t most> Value word(const char (&text)[most]) {
     return {std::string_view(text, strnlen(text, most)), 0};

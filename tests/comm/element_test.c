@@ -397,7 +397,7 @@ static void the_refusal_is_the_same_everywhere(void **state)
             "type is 74; possible are 0 (qcclInt8) to 11 (qcclFloat8e5m2) and 64 (qcclInt16) to "
             "73 (qcclShortInt)");
     refused(qcclAllReduce(values, values, 2, qcclInt16, 72, comm, NULL),
-            "op is 72; possible are 0 (qcclSum) to 4 (qcclAvg) and 64 (qcclBitAnd) to 71 "
+            "op is 72; possible are 0 (qcclSum) to 4 (qcclAvg), 64 (qcclBitAnd) to 71 "
             "(qcclMaxLoc)");
     assert_int_equal(qcclCodecCreate(&config.codec, "int8"), qcclSuccess);
     refused(qcclAllReduceConfig(values, values, 2, qcclInt16, qcclSum, comm, NULL, &config),

@@ -77,6 +77,7 @@ struct FastPathCall {
     uint64_t number = 0;
     uint64_t noise_seed = 0;
     std::span<const std::byte *> eager_slots; // scratch, one pointer per rank
+    CustomReduction *custom = nullptr;        // of a custom operation
 };
 
 // Runs a call of a program with one exchange over the transport's eager slots, on the host. `Trace`

@@ -77,6 +77,7 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         copy_plain(kernels, step.dst_type, dst, step.src_type, src, tile.count, step.streams);
         break;
     case Op::What::reduce: reduce_plain(context, dst, step.src_type, src, tile.count); break;
+    case Op::What::multiply: context.scaling->multiply(dst, src, tile.count); break;
     case Op::What::divide:
         kernels.divide(accumulator_of(context.type), dst, tile.count, context.ranks);
         break;

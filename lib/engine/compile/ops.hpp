@@ -8,6 +8,7 @@
 
 #include "base/types.hpp"
 #include "device/kernels.hpp"
+#include "engine/compile/custom_op.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,7 @@ struct Op {
     enum class What : uint8_t {
         copy,
         reduce,       // dst op= src
+        multiply,     // dst = src * the factor of the call's operation
         divide,       // dst /= ranks
         write_header, // writes the header of wire slot dst
         encode,
@@ -88,7 +90,11 @@ struct TileContext {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t ranks = 1;
-    uint64_t count = 0; // elements of the chunk
+    uint64_t count = 0;                // elements of the chunk
+    CustomReduction *custom = nullptr; // of a custom operation
+    // Of pre_mul_sum: on the host, and on a GPU, where as many factors lie as the chunk has values.
+    const InputScaling *scaling = nullptr;
+    const std::byte *factors = nullptr;
 };
 
 // Two operations on plain values that need no TileStep. copy_plain does nothing if the copy is in
@@ -100,6 +106,7 @@ inline void copy_plain(const Kernels &kernels, DataType dst_type, std::byte *dst
 }
 inline void reduce_plain(const TileContext &context, std::byte *sum, DataType src_type,
                          const std::byte *src, uint64_t count) {
+    if (context.custom) return context.custom->combine(sum, src, count);
     context.kernels->reduce(context.op, accumulator_of(context.type), sum, src_type, src, count);
 }
 

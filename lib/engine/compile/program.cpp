@@ -23,7 +23,7 @@ CallDescriptor describe(const Work &work) {
     CallDescriptor descriptor;
     descriptor.count = work.count;
     descriptor.collective = work.called();
-    descriptor.type = work.type;
+    descriptor.type = work.caller_type.value_or(work.type);
     if (reduces(work.collective)) descriptor.op = work.op;
     if (row_of(work.collective).has_root) descriptor.root = work.team.root;
     if (work.parts && work.parts->are_common()) descriptor.root = work.parts->common_hash();
@@ -53,14 +53,17 @@ size_t most_bytes(const Program &program, const Step &step, Slot place) {
 // Fills in tasks, operations and dependencies.
 class Compiler {
 public:
-    Compiler(Program &program, const Fused &fused)
+    // With `multiplies` the operations multiply inputs by the call's factor.
+    Compiler(Program &program, const Fused &fused, bool multiplies)
         : program_(program), schedule_(program.schedule),
           runs_(find_runs(schedule_, program.cut.joins)),
           accumulators_(place_accumulators(fused, runs_, program.cut.joins)),
-          outputs_read_(read_outputs(schedule_)) {}
+          outputs_read_(read_outputs(schedule_)) {
+        if (multiplies) product_ = {OperandRef::Kind::tile, accumulators_.tile_buffers};
+    }
 
     Done run(const Dependencies &dependencies) {
-        program_.tile_buffers = accumulators_.tile_buffers;
+        program_.tile_buffers = accumulators_.tile_buffers + (product_ ? 1 : 0);
         program_.segment_buffers = accumulators_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
@@ -72,6 +75,9 @@ public:
                             program_.work.inner_codec.is_lossless() && !cut.seals &&
                             program_.raw_bytes >= cut.lending_bytes;
         if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
+        // Peers need the products.
+        if (product_)
+            for (Lendable &each : program_.lendable) each.input.reset();
         // In place, two ranks that exchange parts would each wait for the other to read first.
         if (row_of(program_.work.collective).exchanges)
             for (Lendable &each : program_.lendable) each.also_in_place = false;
@@ -92,7 +98,8 @@ private:
                                           .is_inner_lossless =
                                               program_.work.inner_codec.is_lossless(),
                                           .rank = program_.work.team.rank,
-                                          .divides = divides()};
+                                          .divides = divides(),
+                                          .product = product_};
             task.first = static_cast<uint32_t>(program_.ops.size());
             QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
             task.last = static_cast<uint32_t>(program_.ops.size());
@@ -201,6 +208,7 @@ private:
     const Schedule &schedule_;
     const std::vector<StepRun> runs_;
     const AccumulatorPlacement accumulators_;
+    std::optional<OperandRef> product_; // see Translation
     const std::vector<bool> outputs_read_;
     // Sends whose messages go as one; each send is in one batch.
     std::vector<std::vector<uint32_t>> batches_;
@@ -312,7 +320,8 @@ std::vector<ByteRange> overflow_places(const Program &program) {
     return places;
 }
 
-Result<Program> compile(const Schedule &author, const Work &work, const Chunking &cut) {
+static Result<Program> compile_with(const Schedule &author, const Work &work, const Chunking &cut,
+                                    bool multiplies) {
     QCCL_TRY(const Schedule placed, place_codec(author));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
@@ -337,10 +346,17 @@ Result<Program> compile(const Schedule &author, const Work &work, const Chunking
     program.tile = find_tile(work, cut, program.segment_values, layout.grain());
     program.tile_payload_bytes = find_tile_payload(work, program.tile);
     measure_buffers(program);
-    QCCL_TRY(Compiler(program, fused).run(dependencies));
+    QCCL_TRY(Compiler(program, fused, multiplies).run(dependencies));
     QCCL_TRY(program.fast_path, bind(program));
     count_wire_bytes(program);
     return program;
+}
+
+Result<Program> compile(const Schedule &author, const Work &work, const Chunking &cut) {
+    QCCL_TRY(Program program, compile_with(author, work, cut, false));
+    // Before a call over eager slots the engine multiplies the whole input.
+    if (work.op != RedOp::pre_mul_sum || program.fast_path) return program;
+    return compile_with(author, work, cut, true);
 }
 
 } // namespace qccl

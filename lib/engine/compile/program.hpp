@@ -27,8 +27,11 @@ struct Work {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum; // collectives that do not reduce ignore it
-    Codec codec;           // must have passed check_codec
-    Codec inner_codec;     // of unfinished values below the outermost tier; likewise checked
+    // Of a custom operation, whose function expects it: the caller's type. `type` then carries its
+    // values.
+    std::optional<DataType> caller_type{};
+    Codec codec;       // must have passed check_codec
+    Codec inner_codec; // of unfinished values below the outermost tier; likewise checked
     // As in the C API: per rank for reduce-scatter and all-gather. Of a v-form: of all parts, or 0
     // if not every rank knows it.
     uint64_t count = 0;

@@ -264,7 +264,20 @@ private:
     }
 
     void push(Op::What what, const Step &step, Slot src) {
-        ops_.push_back(op(what, step, step.dst, src));
+        Op next = op(what, step, step.dst, src);
+        if (src.is(SlotKind::input) && translation_.product) multiply(next);
+        ops_.push_back(next);
+    }
+
+    // Lets the operation read products of its input, which lie in a tile.
+    void multiply(Op &reader) {
+        Op product = reader;
+        product.what = Op::What::multiply;
+        product.may_stream = false;
+        product.dst = *translation_.product;
+        product.dst_type = product.src_type;
+        ops_.push_back(product);
+        reader.src = product.dst;
     }
 
     Done divide(const Step &step) {

@@ -163,6 +163,9 @@ struct Translation {
     bool is_lossless = true, is_inner_lossless = true;
     uint32_t rank = 0;    // the rank that has the schedule
     bool divides = false; // divide a finished sum by the number of ranks (avg)
+    // Where products of inputs and of the call's factor lie, one input at a time; nothing: inputs
+    // are used as they are.
+    std::optional<OperandRef> product{};
 };
 
 // By chunk: returns true for outputs that some step reads. All other outputs may be stored past the

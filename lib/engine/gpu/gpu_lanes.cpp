@@ -176,6 +176,15 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
 
 // ---- Launches
 
+static Done launch_product(KernelLauncher &launcher, const TileContext &context,
+                           const TileStep &step) {
+    const DataType sum_type = accumulator_of(step.src_type);
+    const KernelLauncher::Source sources[] = {{.type = step.src_type, .at = step.src},
+                                              {.type = sum_type, .at = context.factors}};
+    return launcher.fold({.op = RedOp::prod, .sources = sources, .count = context.count}, sum_type,
+                         step.dst_type, step.dst);
+}
+
 static Done launch_step(KernelLauncher &launcher, const TileContext &context,
                         const TileStep &step) {
     const DataType sum_type = accumulator_of(context.type);
@@ -187,6 +196,7 @@ static Done launch_step(KernelLauncher &launcher, const TileContext &context,
     case Op::What::reduce:
         return launcher.reduce(context.op, sum_type, step.dst, step.src_type, step.src,
                                context.count);
+    case Op::What::multiply: return launch_product(launcher, context, step);
     case Op::What::divide: return launcher.divide(sum_type, step.dst, context.count, context.ranks);
     case Op::What::encode:
         return launcher.encode(chunk, step.noise, step.src_type, step.src, step.dst);

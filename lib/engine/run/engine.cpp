@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 namespace qccl {
 
@@ -164,6 +165,8 @@ Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
+    if (memory_.gpu && program.work.op == RedOp::pre_mul_sum)
+        QCCL_TRY(memory_.factors.fill(device_, *memory_.gpu, *call.op, program.segment_values));
     const auto run = [&] {
         return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace)
             .run();
@@ -194,13 +197,52 @@ Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace 
                              .noise_seed = call.noise_seed,
                              .eager_slots = memory_.eager_slots};
     if (memory_.gpu)
-        return on_gpu([&] { return run_gpu_fast_path(program, bound, trace.for_gpu()); });
+        return on_gpu([&] { return run_gpu_fast_path(program, call, bound, trace.for_gpu()); });
+    if (is_made(program.work.op)) [[unlikely]]
+        return run_made_op(program, call, bound, trace);
     return run_fast_path(transport_, *device_.kernels, program, bound, trace);
 }
 
-Done Engine::run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace) {
+Done Engine::multiply_input(const Program &program, const Call &call, FastPathCall &bound) {
+    const DataType type = program.work.type;
+    const uint64_t count = program.send_bytes / type_bytes(type);
+    QCCL_TRY(grow(memory_.products, device_, program.send_bytes));
+    std::byte *const products = memory_.products.data();
+    const std::byte *const inputs = std::exchange(bound.send, products);
+    if (!memory_.gpu) {
+        InputScaling(*call.op, *device_.kernels).multiply(products, inputs, count);
+        return {};
+    }
+    QCCL_TRY(memory_.factors.fill(device_, *memory_.gpu, *call.op, count));
+    TileStep product{.what = Op::What::multiply,
+                     .dst_type = type,
+                     .src_type = type,
+                     .dst = products,
+                     .src = inputs,
+                     .noise = {}};
+    return launch_steps(memory_.gpu->launcher(0),
+                        {.type = type, .count = count, .factors = memory_.factors.data()},
+                        {&product, 1});
+}
+
+template <class Trace>
+Done Engine::run_made_op(const Program &program, const Call &call, FastPathCall bound,
+                         Trace &trace) {
+    if (program.work.op == RedOp::pre_mul_sum) {
+        QCCL_TRY(multiply_input(program, call, bound));
+        return run_fast_path(transport_, *device_.kernels, program, bound, trace);
+    }
+    CustomReduction custom(*call.op, *program.work.caller_type);
+    bound.custom = &custom;
+    QCCL_TRY(run_fast_path(transport_, *device_.kernels, program, bound, trace));
+    return custom.outcome();
+}
+
+Done Engine::run_gpu_fast_path(const Program &program, const Call &call, FastPathCall bound,
+                               StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
-    return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, call, trace);
+    if (program.work.op == RedOp::pre_mul_sum) QCCL_TRY(multiply_input(program, call, bound));
+    return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, bound, trace);
 }
 
 Done Engine::await_readers() {

@@ -8,8 +8,10 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "device/device.hpp"
+#include "engine/compile/custom_op.hpp"
 #include "engine/compile/ops.hpp"
 #include "engine/compile/program.hpp"
+#include "engine/gpu/gpu_factors.hpp"
 #include "engine/run/gpu_fast_path.hpp"
 #include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
@@ -97,6 +99,7 @@ struct Call {
     // found in its own values. Out, if the call succeeds: the largest error of all ranks. Such
     // calls never use the fast path. Null: the call has no guard.
     uint16_t *sampled_nmse = nullptr;
+    const CustomOp *op = nullptr; // if the work's operation is one that the program has made
 };
 
 // Returns true if the receive buffer overlaps the send buffer.
@@ -122,6 +125,7 @@ struct EngineMemory {
     DeviceMemory tiles;    // accumulators of the current tile
     DeviceMemory scratch;  // payload of the current tile; on a GPU: scratch memory of the kernels
     DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
+    DeviceMemory products; // of pre_mul_sum: the input of a call over eager slots
     std::vector<PipelineLane> lanes;
     std::vector<TileStep> steps; // of the current task
     std::vector<const std::byte *> eager_slots;
@@ -136,6 +140,7 @@ struct EngineMemory {
     uint64_t last_call = 0;                     // number of the last call that has begun
     std::span<std::byte> device_outbox;         // as in EngineOptions
     std::unique_ptr<GpuFastPath> gpu_fast_path; // null without eager slots in GPU memory
+    GpuFactors factors;                         // of pre_mul_sum
     // GPU only. The last member, so that no kernel is running when the other members end.
     std::unique_ptr<GpuLanes> gpu;
 };
@@ -182,7 +187,11 @@ private:
     template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
     template <class Trace>
     Done run_fast_path_call(const Program &program, const Call &call, Trace &trace);
-    Done run_gpu_fast_path(const Program &program, const FastPathCall &call, StepTrace *trace);
+    template <class Trace>
+    Done run_made_op(const Program &program, const Call &call, FastPathCall bound, Trace &trace);
+    Done multiply_input(const Program &program, const Call &call, FastPathCall &bound);
+    Done run_gpu_fast_path(const Program &program, const Call &call, FastPathCall bound,
+                           StepTrace *trace);
 
     Transport &transport_;
     const Device device_;

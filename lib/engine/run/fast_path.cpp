@@ -169,7 +169,8 @@ public:
                    .codec = &program.work.codec,
                    .type = program.work.type,
                    .op = program.work.op,
-                   .ranks = program.work.team.size} {}
+                   .ranks = program.work.team.size,
+                   .custom = call.custom} {}
 
     Done run() {
         std::fill(call_.eager_slots.begin(), call_.eager_slots.end(), nullptr);

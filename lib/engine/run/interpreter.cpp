@@ -313,6 +313,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Pipel
     charge_wait();
     const uint64_t began = ticks_, count = count_of(lane, task);
     const uint32_t stored = executor_.run(lane, task, store_.streams());
+    QCCL_TRY(executor_.outcome());
     executor_.write_checksums(lane, task);
     release_uses(lane, task);
     charge_work(stored, count);

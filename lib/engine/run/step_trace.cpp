@@ -11,6 +11,7 @@ static uint8_t work_of(Op::What what) {
     switch (what) {
     case Op::What::copy: return TraceWork::copy;
     case Op::What::reduce: return TraceWork::reduce;
+    case Op::What::multiply: return TraceWork::reduce;
     case Op::What::divide: return TraceWork::divide;
     case Op::What::encode: return TraceWork::encode;
     case Op::What::decode:

@@ -32,7 +32,14 @@ TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Pro
                                                          .op = program.work.op,
                                                          .ranks = program.work.team.size},
       layout_(payload_layout(program.work.codec, program.work.type, 0)),
-      inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {}
+      inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {
+    if (is_custom(program.work.op))
+        context_.custom = &custom_.emplace(*call.op, *program.work.caller_type);
+    context_.factors = memory.factors.data();
+    if (program.work.op != RedOp::pre_mul_sum || device.gpu) return;
+    scaling_ = std::make_unique<InputScaling>(*call.op, *device.kernels);
+    context_.scaling = scaling_.get();
+}
 
 void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
     const CollectiveRow &row = row_of(program_.work.collective);

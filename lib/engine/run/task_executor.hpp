@@ -7,6 +7,7 @@
 #include "engine/run/engine.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -47,6 +48,12 @@ public:
     // the cache if `streams_payloads` is set. Returns how many operations stored bytes that peers
     // read.
     uint32_t run(PipelineLane &lane, const Task &task, bool streams_payloads);
+    // Whether the operations that have run could do their work. An error is that of the program's
+    // own function.
+    Done outcome() const {
+        if (custom_) return custom_->outcome();
+        return {};
+    }
     // Launches the task's operations on a GPU, which runs them later; all their memory must stay
     // until then. An error is the GPU's.
     Done launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher);
@@ -108,6 +115,8 @@ private:
     std::span<std::byte> outbox_, inbox_, device_outbox_;
     std::vector<ByteRange> places_; // of wire slots in the outbox; empty: slots have equal sizes
     const bool streams_, is_in_place_;
+    std::optional<CustomReduction> custom_; // of a custom operation
+    std::unique_ptr<InputScaling> scaling_; // of pre_mul_sum, on the host
     TileContext context_;
     // Of a segment of context_.count elements: in the outermost tier, and below.
     PayloadLayout layout_, inner_layout_;
