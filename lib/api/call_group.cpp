@@ -1,8 +1,9 @@
-// Runs a group: enters all of its communicators, makes the channels that its messages need, hands
-// each sequence of messages to its channel's stream, and waits where the caller named no stream.
+// Runs a group: enters all of its communicators, makes the channels that its messages need, begins
+// the messages, runs the collectives, and waits where the caller named no stream.
 #include "api/call_group.hpp"
 
 #include "api/call_fusion.hpp"
+#include "api/group_messages.hpp"
 #include "comm/boundary.hpp"
 
 #include <future>
@@ -87,12 +88,7 @@ Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
     const Done checked = exception_boundary([&]() -> Done {
         QCCL_TRY(const CommRef comm, take_comm(handle));
-        QCCL_TRY(take_call_stream(*comm, given.stream));
-        if (comm->parts().device.gpu && given.stream != QCCL_STREAM_SYNC)
-            return invalid_argument("stream is %p, but in a group messages of a GPU's communicator "
-                                    "need QCCL_STREAM_SYNC",
-                                    given.stream);
-        return check_message_to_other(*comm, given);
+        return check_message_of_group(*comm, given);
     });
     return keep(checked, {.handle = handle,
                           .stream = given.stream,
@@ -101,45 +97,24 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
 
 // ---- Running
 
-// Something that one stream has done and others wait for.
-class StreamEvent {
-public:
-    StreamEvent()
-        : set_(std::make_shared<std::promise<void>>()), done_(set_->get_future().share()) {}
-    std::function<Done()> set() const {
-        return [set = set_]() -> Done {
-            set->set_value();
-            return {};
-        };
-    }
-    std::function<Done()> wait() const {
-        return [done = done_]() -> Done {
-            done.wait();
-            return {};
-        };
-    }
-
-private:
-    std::shared_ptr<std::promise<void>> set_;
-    std::shared_future<void> done_;
-};
-
 class CallGroup::GroupRun {
 public:
     explicit GroupRun(CallGroup &group) : group_(group) {}
     GroupRun(const GroupRun &) = delete;
-    // After an exception the caller frees its buffers, too.
-    ~GroupRun() {
-        for (const BegunMessage &each : begun_) (void)each.own.host->synchronize();
-    }
 
     Done run() {
         QCCL_TRY(enter());
         QCCL_TRY(open_channels());
+        size_t collectives = 0;
         for (size_t i = 0; i < group_.calls_.size(); i++)
-            if (group_.calls_[i].message) note(i, enqueue_message(i));
+            if (group_.calls_[i].message)
+                note(i, add_message(i));
+            else
+                collectives++;
+        messages_.begin(collectives > 0);
         run_collectives();
-        finish_messages();
+        messages_.let_streams_wait();
+        messages_.finish();
         if (error_) return *error_;
         for (const auto &[handle, entered] : comms_) entered.comm().note_success();
         return {};
@@ -207,36 +182,10 @@ private:
         });
     }
 
-    // Messages of one channel follow one another on its stream.
-    Done enqueue_message(size_t i) {
+    Done add_message(size_t i) {
         const GroupedCall &call = group_.calls_[i];
         Comm &comm = comm_of(call);
-        QCCL_TRY(const PairChannel channel, open_channel(comm, *call.message));
-        CallArguments given = arguments_of(channel, *call.message);
-        given.stream = nullptr;
-        QCCL_TRY(ReadyCall ready, find_ready(*channel.comm, given));
-        CallStream own;
-        QCCL_TRY(own.host, channel.stream->get());
-        if (comm.parts().device.gpu) {
-            own.host->enqueue({.run = [made = channel.comm, ready = std::move(ready)] {
-                return made->run(ready.program, ready.request, {});
-            }});
-            begun_.push_back({i, std::move(own)});
-            return {};
-        }
-        QCCL_TRY(const StreamRef callers, take_stream(call.stream));
-        const StreamEvent begin, end;
-        if (callers) {
-            callers->enqueue({.run = begin.set()});
-            own.host->enqueue({.run = begin.wait()});
-        }
-        const Done enqueued = channel.comm->run(ready.program, ready.request, own);
-        if (callers) {
-            own.host->enqueue({.run = end.set()});
-            waits_.push_back({call.stream, end, &comm, channel.comm, *call.message});
-        }
-        if (blocks(call)) begun_.push_back({i, std::move(own)});
-        return settle_message(comm, *call.message, enqueued);
+        return settle_message(comm, *call.message, messages_.add(i, comm, *call.message));
     }
 
     // The calls of one communicator follow one another. Those of other communicators go on at the
@@ -264,21 +213,6 @@ private:
                                         [this, queue = blocking[i]] { return run_queue(*queue); }));
         if (!blocking.empty()) note(run_queue(*blocking.back()));
         for (auto &result : others) note(result.get());
-        let_streams_wait();
-    }
-
-    // The caller's streams wait for the messages after all of them have begun.
-    void let_streams_wait() {
-        for (WaitForMessage &each : waits_) {
-            const auto callers = take_stream(each.stream);
-            if (!callers) continue; // the caller has destroyed it
-            (*callers)->enqueue({.run = [each]() -> Done {
-                QCCL_TRY(each.end.wait()());
-                if (const auto failure = each.channel->failure())
-                    return settle_message(*each.comm, each.message, failure->error);
-                return {};
-            }});
-        }
     }
 
     // The collectives of one communicator, by their index in the group.
@@ -319,36 +253,11 @@ private:
         });
     }
 
-    // Waits for a message also if the communicator has failed meanwhile, because its channel moves
-    // it until it notices the failure, and the caller frees the buffers when the group has ended.
-    void finish_messages() {
-        for (const BegunMessage &each : begun_) {
-            const GroupedCall &call = group_.calls_[each.index];
-            note(each.index,
-                 settle_message(comm_of(call), *call.message, each.own.host->synchronize()));
-        }
-        begun_.clear();
-    }
-
-    // A message that the group waits for, by its index in the group.
-    struct BegunMessage {
-        size_t index;
-        CallStream own; // its channel's
-    };
-
-    struct WaitForMessage {
-        qcclStream_t stream;
-        StreamEvent end;
-        Comm *comm;
-        std::shared_ptr<Comm> channel;
-        MessageArguments message;
-    };
-
     CallGroup &group_;
     std::map<qcclComm_t, EnteredComm> comms_;
-    std::vector<WaitForMessage> waits_;
-    std::vector<BegunMessage> begun_;
     std::optional<Error> error_;
+    GroupMessages messages_{
+        [this](size_t i, const Done &done) { note(i, done); }}; // last: it waits
 };
 
 Done CallGroup::run() {

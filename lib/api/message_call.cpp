@@ -34,6 +34,15 @@ Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
     return outcome(check_message(comm, given));
 }
 
+Done check_message_of_group(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(take_call_stream(comm, given.stream));
+    if (comm.parts().device.gpu && given.stream != QCCL_STREAM_SYNC)
+        return invalid_argument("stream is %p, but in a group messages of a GPU's communicator "
+                                "need QCCL_STREAM_SYNC",
+                                given.stream);
+    return check_message_to_other(comm, given);
+}
+
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given) {
     CallArguments call{.collective = Collective::send,
                        .count = given.count,

@@ -30,6 +30,8 @@ struct MessageArguments {
 Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
 // The same for a peer that has to be another rank.
 Done check_message_to_other(const Comm &comm, const MessageArguments &given);
+// The same for a message that may go on beside others.
+Done check_message_of_group(const Comm &comm, const MessageArguments &given);
 
 // Returns the channel of the message. An error has failed the communicator.
 Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given);

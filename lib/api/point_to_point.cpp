@@ -2,6 +2,7 @@
 // channel that is no refusal fails the communicator.
 #include "api/call_group.hpp"
 #include "api/entry.hpp"
+#include "api/group_messages.hpp"
 #include "api/message_call.hpp"
 #include "comm/boundary.hpp"
 #include "comm/streams.hpp"
@@ -58,6 +59,26 @@ Result<bool> check_both(const Comm &comm, const MessageArguments &to,
     return is_self;
 }
 
+// As a group of both messages.
+Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &from) {
+    QCCL_TRY(check_message_of_group(comm, to));
+    QCCL_TRY(check_message_of_group(comm, from));
+    // Ranks make their channels in the order of their peers, so that none wait in a circle.
+    const bool is_up = to.peer <= from.peer;
+    for (const MessageArguments *const each : {is_up ? &to : &from, is_up ? &from : &to})
+        QCCL_TRY(outcome(open_channel(comm, *each)));
+    Done first;
+    GroupMessages messages([&first](size_t, const Done &done) {
+        if (!done && first) first = done;
+    });
+    QCCL_TRY(settle_message(comm, to, messages.add(0, comm, to)));
+    QCCL_TRY(settle_message(comm, from, messages.add(1, comm, from)));
+    messages.begin(false);
+    messages.let_streams_wait();
+    messages.finish();
+    return first;
+}
+
 } // namespace
 
 } // namespace qccl
@@ -102,34 +123,36 @@ QCCL_TWIN(qcclRecv);
 qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, void *recv,
                                 size_t recv_count, int source, qcclDataType_t type, qcclComm_t comm,
                                 qcclStream_t stream, const qcclCollConfig_t *config) {
-    return guarded([&]() -> Done {
-        const MessageArguments to{.peer_name = "dest",
-                                  .count_name = "send_count",
-                                  .buffer = {"send", send, 0},
-                                  .count = send_count,
-                                  .peer = dest,
-                                  .sends = true,
-                                  .type = type,
-                                  .stream = stream,
-                                  .config = config};
-        const MessageArguments from{.peer_name = "source",
-                                    .count_name = "recv_count",
-                                    .buffer = {"recv", recv, 0},
-                                    .count = recv_count,
-                                    .peer = source,
-                                    .type = type,
-                                    .stream = stream,
-                                    .config = config};
-        {
+    const MessageArguments to{.peer_name = "dest",
+                              .count_name = "send_count",
+                              .buffer = {"send", send, 0},
+                              .count = send_count,
+                              .peer = dest,
+                              .sends = true,
+                              .type = type,
+                              .stream = stream,
+                              .config = config};
+    const MessageArguments from{.peer_name = "source",
+                                .count_name = "recv_count",
+                                .buffer = {"recv", recv, 0},
+                                .count = recv_count,
+                                .peer = source,
+                                .type = type,
+                                .stream = stream,
+                                .config = config};
+    if (CallGroup *const group = CallGroup::current())
+        return guarded([&]() -> Done {
             QCCL_TRY(const CommRef found, take_comm(comm));
             QCCL_TRY(const bool is_done, check_both(*found, to, from));
             if (is_done) return {};
-        }
-        CallGroup alone;
-        CallGroup &group = CallGroup::current() ? *CallGroup::current() : alone;
-        QCCL_TRY(group.add(comm, to));
-        QCCL_TRY(group.add(comm, from));
-        return &group == &alone ? alone.run() : Done();
+            QCCL_TRY(group->add(comm, to));
+            return group->add(comm, from);
+        });
+    return inside(comm, [&](Comm &entered) -> Done {
+        return exception_boundary([&]() -> Done {
+            QCCL_TRY(const bool is_done, check_both(entered, to, from));
+            return is_done ? Done() : exchange(entered, to, from);
+        });
     });
 }
 QCCL_TWIN(qcclSendRecvConfig);

@@ -189,6 +189,12 @@ public:
     // Runs the call, or enqueues it on `stream`. An error before the call has a number leaves the
     // communicator usable; any other error has failed it.
     Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
+    // Whether a call could run on the calling thread now, with no call before it on a stream.
+    bool is_free_on_host() const { return !queue_ && sequencer_.is_idle(); }
+    // Whether, besides, a call of the program would wait for no other rank.
+    bool can_run_at_once(const Program &program) const {
+        return is_free_on_host() && engine_.can_run_at_once(program);
+    }
     Result<ProgramRef> program(const ProgramKey &key) { return program_cache_.get(key); }
     // Runs an all-gather of the library's own: every rank gives `bytes` bytes and gets those of all
     // ranks. Traces and errors show it as `call`. Returns the call's number, which is equal on all

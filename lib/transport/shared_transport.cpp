@@ -309,6 +309,19 @@ void SharedTransport::publish(size_t bytes) {
     if (remote_) remote_->publish(exchange_, bytes);
 }
 
+bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
+    if (!peer_table_.is_local(peer)) return false;
+    const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange);
+    return head.stamp.load(std::memory_order_acquire) == exchange;
+}
+
+bool SharedTransport::is_eager_slot_free() const {
+    for (uint32_t peer = 0; peer < size(); peer++)
+        if (peer != rank() && peers_[peer].seen < exchange_ && !has_published(peer, exchange_))
+            return false;
+    return true;
+}
+
 Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
     QCCL_TRY(const EagerHeader *const head, await_exchange(peer));
     return std::span<const std::byte>(peer_table_.segments[peer].eager_data(exchange_),

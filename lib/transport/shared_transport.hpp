@@ -68,6 +68,8 @@ public:
     Result<std::byte *> eager_slot() override;
     void publish(size_t bytes) override;
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override;
+    bool is_eager_slot_free() const override;
+    bool has_next_eager(uint32_t peer) const override { return has_published(peer, exchange_ + 1); }
 
     Done wait(const Wait &what) override;
     void progress() override {
@@ -109,6 +111,7 @@ private:
     void broadcast_error(const Error &error);
     void drop_unexpected();
     Result<const EagerHeader *> await_exchange(uint32_t peer);
+    bool has_published(uint32_t peer, uint64_t exchange) const;
     // Returns the next message from a local peer in this call; null: none has come. A message of
     // another call is a mismatch.
     Result<const Mail *> next_mail(uint32_t peer);

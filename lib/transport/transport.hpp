@@ -160,6 +160,10 @@ public:
     virtual Result<std::byte *> eager_slot() = 0;
     virtual void publish(size_t bytes) = 0;
     virtual Result<std::span<const std::byte>> await_eager(uint32_t peer) = 0;
+    // Whether `eager_slot` would return at once, and whether `await_eager(peer)` would after this
+    // rank's next `publish`. False for peers on other hosts. Between calls.
+    virtual bool is_eager_slot_free() const = 0;
+    virtual bool has_next_eager(uint32_t peer) const = 0;
 
     // Waits until something may have changed: spins, yields, then sleeps. The caller first checks
     // everything that it waits for, and finds nothing. `what` names a rank that the caller waits

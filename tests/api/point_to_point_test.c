@@ -98,6 +98,49 @@ static void a_circle_does_not_wait_for_itself(void **state)
     end_world(&world);
 }
 
+/* Rank 0 sends to rank 1, which has not taken an earlier message yet, and receives from rank 2.
+ * Rank 2 goes on only when rank 0 has received, and rank 1 takes its messages only after that. */
+static qcclResult_t send_while_receiving(int rank, qcclComm_t comm, void *context)
+{
+    float out[2] = {1, 2}, in[2] = {0, 0};
+    qcclResult_t result = qcclSuccess;
+    int peer, round;
+    (void)context;
+    /* Channels exist before. */
+    for (peer = 0; peer < 3 && rank < 3 && result == qcclSuccess; peer++)
+        if (peer != rank) result = qcclSendRecv(out, 2, peer, in, 2, peer, qcclFloat32, comm, NULL);
+    for (round = 0; round < 50 && result == qcclSuccess; round++) {
+#define CALL(MESSAGE)                                                                              \
+    if (result == qcclSuccess) result = (MESSAGE)
+        if (rank == 0) {
+            CALL(qcclSend(out, 2, qcclFloat32, 1, comm, NULL));
+            CALL(qcclSendRecv(out, 2, 1, in, 2, 2, qcclFloat32, comm, NULL));
+            CALL(qcclRecv(in, 2, qcclFloat32, 2, comm, NULL));
+        } else if (rank == 1) {
+            CALL(qcclRecv(in, 2, qcclFloat32, 2, comm, NULL));
+            CALL(qcclRecv(in, 2, qcclFloat32, 0, comm, NULL));
+            CALL(qcclRecv(in, 2, qcclFloat32, 0, comm, NULL));
+        } else if (rank == 2) {
+            CALL(qcclSend(out, 2, qcclFloat32, 0, comm, NULL));
+            CALL(qcclSend(out, 2, qcclFloat32, 0, comm, NULL));
+            CALL(qcclSend(out, 2, qcclFloat32, 1, comm, NULL));
+        }
+#undef CALL
+        if (result == qcclSuccess && rank < 2 && (in[0] != 1 || in[1] != 2))
+            result = qcclInternalError;
+    }
+    return result;
+}
+
+static void a_send_that_waits_holds_up_no_receive(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, send_while_receiving, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
 static qcclResult_t to_itself(int rank, qcclComm_t comm, void *context)
 {
     float send[3] = {1, 2, 3}, recv[3] = {0};
@@ -294,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_reaches_every_other),
         cmocka_unit_test(a_circle_does_not_wait_for_itself),
+        cmocka_unit_test(a_send_that_waits_holds_up_no_receive),
         cmocka_unit_test(a_rank_may_send_to_itself),
         cmocka_unit_test(streams_and_codecs_serve_messages),
         cmocka_unit_test(wrong_arguments_are_refused),

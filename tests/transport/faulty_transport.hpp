@@ -93,6 +93,8 @@ public:
         inner_->publish(bytes);
         if (faults_.sent) faults_.sent(bytes);
     }
+    bool is_eager_slot_free() const override { return inner_->is_eager_slot_free(); }
+    bool has_next_eager(uint32_t peer) const override { return inner_->has_next_eager(peer); }
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override {
         QCCL_TRY(before("await_line"));
         QCCL_TRY(const auto bytes, inner_->await_eager(peer));

@@ -245,6 +245,13 @@ Done Engine::run_gpu_fast_path(const Program &program, const Call &call, FastPat
     return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, bound, trace);
 }
 
+bool Engine::can_run_at_once(const Program &program) const {
+    const Work &work = program.work;
+    if (!program.fast_path || memory_.gpu || work.collective != Collective::send) return false;
+    return work.team.rank == work.team.root ? transport_.is_eager_slot_free()
+                                            : transport_.has_next_eager(work.team.root);
+}
+
 Done Engine::await_readers() {
     if (memory_.device_outbox.empty() || memory_.last_call == 0) return {};
     return transport_.await_ended(memory_.last_call);

@@ -169,6 +169,11 @@ public:
     // fail the transport, because the other ranks wait for this rank.
     Done run(const Program &program, const Call &call);
 
+    // Whether a call of the program would wait for no other rank: a message over eager slots whose
+    // sender has a free slot, or whose receiver finds the sender's slot published. False if that
+    // is not known. Between calls.
+    bool can_run_at_once(const Program &program) const;
+
     // Waits until no peer reads this rank's GPU memory. Fails if the communicator has failed. Call
     // it between calls only.
     Done await_readers();

@@ -1,0 +1,91 @@
+// The messages of a group. Messages of one channel keep their order, and no message waits for one
+// of another channel. A message that need not wait runs on the calling thread at once, because
+// handing it to another thread takes longer than moving it; messages that have to wait go to their
+// channels' streams, but for the last channel's, whose waits are the caller's. CallGroup uses it,
+// on the thread that has entered the communicators and opened the channels.
+#pragma once
+
+#include "api/collective_call.hpp"
+#include "api/message_call.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+// Something that one stream has done and others wait for.
+class StreamEvent;
+
+class GroupMessages {
+public:
+    // Is told what became of the group's call of this number.
+    using Note = std::function<void(size_t number, const Done &done)>;
+
+    explicit GroupMessages(Note note) : note_(std::move(note)) {}
+    GroupMessages(const GroupMessages &) = delete;
+    // Waits for all messages that have begun: after an exception the caller frees its buffers, too.
+    ~GroupMessages();
+
+    // Checks the message for its channel. `message` lives as long as the group. An error is the
+    // message's.
+    Done add(size_t number, Comm &comm, const MessageArguments &message);
+    // Runs messages as long as none has to wait, and begins the others. Without `has_more` the
+    // group waits for nothing but messages.
+    void begin(bool has_more);
+    // Lets the callers' streams wait for the messages. Called after all of the group has begun.
+    void let_streams_wait();
+    // Waits for the messages for which the group waits. A message that has begun is waited for also
+    // if the communicator has failed meanwhile, because its channel moves it until it notices the
+    // failure.
+    void finish();
+
+private:
+    struct Message {
+        size_t number;
+        Comm *comm;
+        const MessageArguments *given;
+        ReadyCall ready;
+
+        bool blocks() const { return !given->stream || given->stream == QCCL_STREAM_SYNC; }
+    };
+    struct Queue {
+        PairChannel channel;
+        std::vector<Message> messages{};
+        size_t next = 0; // the messages before it have run or begun
+
+        bool is_done() const { return next == messages.size(); }
+        const Message &front() const { return messages[next]; }
+        bool may_run_here() const;
+        bool can_run_at_once() const;
+        bool may_be_waited_for_here() const;
+    };
+    // A message that the group waits for, on its channel's stream.
+    struct Begun {
+        const Message *message;
+        StreamRef stream;
+    };
+    struct WaitForMessage {
+        const Message *message;
+        std::shared_ptr<Comm> channel;
+        std::shared_ptr<StreamEvent> end;
+    };
+
+    Queue &queue_of(const PairChannel &channel);
+    size_t waiting() const;
+    void settle(const Message &message, const Done &done);
+    void run_here(Queue &queue);
+    bool run_ready();
+    void run_while_ready(bool has_more);
+    void begin_all(Queue &queue);
+    Done enqueue(const Queue &queue, const Message &message);
+
+    const Note note_;
+    std::vector<Queue> queues_; // by channel; none is added after the first has begun
+    std::vector<WaitForMessage> waits_;
+    std::vector<Begun> begun_;
+};
+
+} // namespace qccl
