@@ -1,6 +1,6 @@
 // C functions that create a codec, and encode and decode with it without a communicator. An encoded
 // container is one chunk with its header and checksum.
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 
 #include "api/assemble.hpp"
 #include "base/settings.hpp"

@@ -1,8 +1,8 @@
 // The C functions of the collectives. One thread at a time may be inside a communicator. Without a
 // stream the functions block until the call is done.
-#include "api/call_group.hpp"
-#include "api/collective_call.hpp"
-#include "api/entry.hpp"
+#include "api/group/call_group.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/entry.hpp"
 #include "comm/boundary.hpp"
 
 namespace qccl {

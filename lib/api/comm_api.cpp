@@ -3,7 +3,7 @@
 // qcclGetUniqueId does not.
 
 #include "api/assemble.hpp"
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 #include "base/system.hpp"
 #include "comm/creation.hpp"
 #include "device/device.hpp"

@@ -3,7 +3,7 @@
 // for other ranks. The question of qcclExplain is parsed word by word.
 #include "api/introspection.hpp"
 
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
 #include "plan/explain.hpp"

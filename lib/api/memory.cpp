@@ -1,5 +1,5 @@
 // C functions for memory that peers can map, and for its registration with communicators.
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 #include "memory/shared_memory.hpp"
 
 #include <cinttypes>

@@ -1,9 +1,9 @@
 // The C functions that send and receive. They run on the channel of the two ranks; an error of the
 // channel that is no refusal fails the communicator.
-#include "api/call_group.hpp"
-#include "api/entry.hpp"
-#include "api/group_messages.hpp"
-#include "api/message_call.hpp"
+#include "api/group/call_group.hpp"
+#include "api/call/entry.hpp"
+#include "api/group/group_messages.hpp"
+#include "api/call/message_call.hpp"
 #include "comm/boundary.hpp"
 #include "comm/streams.hpp"
 

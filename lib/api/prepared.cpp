@@ -1,8 +1,8 @@
 // The C functions of prepared calls: collectives whose arguments are checked and whose program is
 // found once, and which then start any number of times. A prepared call keeps its program, but not
 // its communicator: starting it after the communicator has ended is refused.
-#include "api/collective_call.hpp"
-#include "api/entry.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/entry.hpp"
 #include "comm/boundary.hpp"
 #include "comm/handle_table.hpp"
 

@@ -6,7 +6,7 @@
 // qcclCommShrink: the ranks agree on the survivors, create a communicator, and agree on whether all
 // of them have it. If one of them is gone by then, they begin again.
 
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 #include "comm/creation.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // same calls if their groups hold the same calls, with the same ones on each stream.
 #pragma once
 
-#include "api/collective_call.hpp"
+#include "api/call/collective_call.hpp"
 #include "comm/comm.hpp"
 
 #include <cstdint>

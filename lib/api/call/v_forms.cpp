@@ -1,6 +1,6 @@
 // Checks counts and displacements by name and entry, searches overlaps among parts in the order of
 // their starts, and fills in the parts that a v-form does not name.
-#include "api/v_forms.hpp"
+#include "api/call/v_forms.hpp"
 
 #include <algorithm>
 #include <cinttypes>

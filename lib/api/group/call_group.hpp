@@ -5,8 +5,8 @@
 // the calls without a stream are done, and until channels exist for all messages.
 #pragma once
 
-#include "api/collective_call.hpp"
-#include "api/message_call.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/message_call.hpp"
 
 #include <memory>
 #include <optional>

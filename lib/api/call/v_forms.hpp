@@ -3,7 +3,7 @@
 // communicator; nothing here blocks.
 #pragma once
 
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"

@@ -1,5 +1,5 @@
 // Polls the channels of the calling thread's messages, and hands to streams what has to wait.
-#include "api/group_messages.hpp"
+#include "api/group/group_messages.hpp"
 
 #include "base/exception_boundary.hpp"
 
@@ -47,40 +47,40 @@ Done GroupMessages::add(size_t number, Comm &comm, const MessageArguments &messa
     return {};
 }
 
-GroupMessages::Queue &GroupMessages::queue_of(const PairChannel &channel) {
+GroupMessages::MessageQueue &GroupMessages::queue_of(const PairChannel &channel) {
     const auto found = std::ranges::find_if(
-        queues_, [&](const Queue &queue) { return queue.channel.comm == channel.comm; });
+        queues_, [&](const MessageQueue &queue) { return queue.channel.comm == channel.comm; });
     if (found != queues_.end()) return *found;
-    return queues_.emplace_back(Queue{channel});
+    return queues_.emplace_back(MessageQueue{channel});
 }
 
 // A message on a stream of the caller's waits for that stream.
-bool GroupMessages::Queue::may_run_here() const {
+bool GroupMessages::MessageQueue::may_run_here() const {
     return !is_done() && front().blocks() && front().ready.program->fast_path &&
            channel.comm->is_free_on_host() && channel.comm->parts().policy.hosts == 1;
 }
 
-bool GroupMessages::Queue::can_run_at_once() const {
+bool GroupMessages::MessageQueue::can_run_at_once() const {
     return may_run_here() && channel.comm->can_run_at_once(*front().ready.program);
 }
 
-bool GroupMessages::Queue::may_be_waited_for_here() const {
+bool GroupMessages::MessageQueue::may_be_waited_for_here() const {
     return !is_done() && channel.comm->is_free_on_host() &&
            std::all_of(messages.begin() + static_cast<ptrdiff_t>(next), messages.end(),
-                       [](const Message &message) { return message.blocks(); });
+                       [](const GroupedMessage &message) { return message.blocks(); });
 }
 
 size_t GroupMessages::waiting() const {
     return static_cast<size_t>(
-        std::ranges::count_if(queues_, [](const Queue &queue) { return !queue.is_done(); }));
+        std::ranges::count_if(queues_, [](const MessageQueue &queue) { return !queue.is_done(); }));
 }
 
-void GroupMessages::settle(const Message &message, const Done &done) {
-    note_(message.number, settle_message(*message.comm, *message.given, done));
+void GroupMessages::settle(const GroupedMessage &message, const Done &done) {
+    report_(message.number, settle_message(*message.comm, *message.given, done));
 }
 
-void GroupMessages::run_here(Queue &queue) {
-    const Message &message = queue.messages[queue.next++];
+void GroupMessages::run_here(MessageQueue &queue) {
+    const GroupedMessage &message = queue.messages[queue.next++];
     settle(message, exception_boundary([&] {
                return queue.channel.comm->run(message.ready.program, message.ready.request, {});
            }));
@@ -89,7 +89,7 @@ void GroupMessages::run_here(Queue &queue) {
 // Returns whether a message has run.
 bool GroupMessages::run_ready() {
     bool has_run = false;
-    for (Queue &queue : queues_)
+    for (MessageQueue &queue : queues_)
         while (queue.can_run_at_once()) {
             run_here(queue);
             has_run = true;
@@ -98,7 +98,7 @@ bool GroupMessages::run_ready() {
 }
 
 void GroupMessages::run_while_ready(bool has_more) {
-    const auto may_run = [](const Queue &queue) { return queue.may_run_here(); };
+    const auto may_run = [](const MessageQueue &queue) { return queue.may_run_here(); };
     bool is_idle = false;
     std::chrono::steady_clock::time_point idle_since{};
     while (true) {
@@ -113,22 +113,22 @@ void GroupMessages::run_while_ready(bool has_more) {
 
 void GroupMessages::begin(bool has_more) {
     run_while_ready(has_more);
-    Queue *last = nullptr;
+    MessageQueue *last = nullptr;
     if (!has_more)
-        for (Queue &queue : queues_)
+        for (MessageQueue &queue : queues_)
             if (queue.may_be_waited_for_here()) last = &queue;
-    for (Queue &queue : queues_)
+    for (MessageQueue &queue : queues_)
         if (&queue != last) begin_all(queue);
     while (last && !last->is_done()) run_here(*last);
 }
 
-void GroupMessages::begin_all(Queue &queue) {
+void GroupMessages::begin_all(MessageQueue &queue) {
     for (; !queue.is_done(); queue.next++)
         if (const Done begun = enqueue(queue, queue.front()); !begun) settle(queue.front(), begun);
 }
 
 // Messages of one channel follow one another on its stream.
-Done GroupMessages::enqueue(const Queue &queue, const Message &message) {
+Done GroupMessages::enqueue(const MessageQueue &queue, const GroupedMessage &message) {
     const PairChannel &channel = queue.channel;
     CallStream own;
     QCCL_TRY(own.host, channel.stream->get());

@@ -1,6 +1,6 @@
 // Implements the handles of communicators, and the errors of calls that cannot enter one.
 // Words every error of arguments in one place.
-#include "api/entry.hpp"
+#include "api/call/entry.hpp"
 
 #include "base/c_numbers.hpp"
 

@@ -5,8 +5,8 @@
 // on the thread that has entered the communicators and opened the channels.
 #pragma once
 
-#include "api/collective_call.hpp"
-#include "api/message_call.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/message_call.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -22,9 +22,9 @@ class StreamEvent;
 class GroupMessages {
 public:
     // Is told what became of the group's call of this number.
-    using Note = std::function<void(size_t number, const Done &done)>;
+    using Report = std::function<void(size_t number, const Done &done)>;
 
-    explicit GroupMessages(Note note) : note_(std::move(note)) {}
+    explicit GroupMessages(Report report) : report_(std::move(report)) {}
     GroupMessages(const GroupMessages &) = delete;
     // Waits for all messages that have begun: after an exception the caller frees its buffers, too.
     ~GroupMessages();
@@ -43,7 +43,7 @@ public:
     void finish();
 
 private:
-    struct Message {
+    struct GroupedMessage {
         size_t number;
         Comm *comm;
         const MessageArguments *given;
@@ -51,39 +51,39 @@ private:
 
         bool blocks() const { return !given->stream || given->stream == QCCL_STREAM_SYNC; }
     };
-    struct Queue {
+    struct MessageQueue {
         PairChannel channel;
-        std::vector<Message> messages{};
+        std::vector<GroupedMessage> messages{};
         size_t next = 0; // the messages before it have run or begun
 
         bool is_done() const { return next == messages.size(); }
-        const Message &front() const { return messages[next]; }
+        const GroupedMessage &front() const { return messages[next]; }
         bool may_run_here() const;
         bool can_run_at_once() const;
         bool may_be_waited_for_here() const;
     };
     // A message that the group waits for, on its channel's stream.
     struct Begun {
-        const Message *message;
+        const GroupedMessage *message;
         StreamRef stream;
     };
     struct WaitForMessage {
-        const Message *message;
+        const GroupedMessage *message;
         std::shared_ptr<Comm> channel;
         std::shared_ptr<StreamEvent> end;
     };
 
-    Queue &queue_of(const PairChannel &channel);
+    MessageQueue &queue_of(const PairChannel &channel);
     size_t waiting() const;
-    void settle(const Message &message, const Done &done);
-    void run_here(Queue &queue);
+    void settle(const GroupedMessage &message, const Done &done);
+    void run_here(MessageQueue &queue);
     bool run_ready();
     void run_while_ready(bool has_more);
-    void begin_all(Queue &queue);
-    Done enqueue(const Queue &queue, const Message &message);
+    void begin_all(MessageQueue &queue);
+    Done enqueue(const MessageQueue &queue, const GroupedMessage &message);
 
-    const Note note_;
-    std::vector<Queue> queues_; // by channel; none is added after the first has begun
+    const Report report_;
+    std::vector<MessageQueue> queues_; // by channel; none is added after the first has begun
     std::vector<WaitForMessage> waits_;
     std::vector<Begun> begun_;
 };

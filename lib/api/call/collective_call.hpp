@@ -3,8 +3,8 @@
 // the call does; nothing else here waits for other ranks.
 #pragma once
 
-#include "api/entry.hpp"
-#include "api/v_forms.hpp"
+#include "api/call/entry.hpp"
+#include "api/call/v_forms.hpp"
 #include "base/exception_boundary.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"

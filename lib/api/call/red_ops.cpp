@@ -1,9 +1,9 @@
 // The C functions that make and destroy operations. The number of an operation is made of the slot
 // and the generation of its handle.
-#include "api/red_ops.hpp"
+#include "api/call/red_ops.hpp"
 
-#include "api/collective_call.hpp"
-#include "api/entry.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/entry.hpp"
 #include "comm/boundary.hpp"
 #include "comm/handle_table.hpp"
 

@@ -1,9 +1,9 @@
 // Runs a group: enters all of its communicators, makes the channels that its messages need, begins
 // the messages, runs the collectives, and waits where the caller named no stream.
-#include "api/call_group.hpp"
+#include "api/group/call_group.hpp"
 
-#include "api/call_fusion.hpp"
-#include "api/group_messages.hpp"
+#include "api/group/call_fusion.hpp"
+#include "api/group/group_messages.hpp"
 #include "comm/boundary.hpp"
 
 #include <future>

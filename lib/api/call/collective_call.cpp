@@ -1,8 +1,8 @@
 // Checks the arguments of a collective call by name, in the order of its parameters, finds its
 // codec, algorithm and program, and looks up calls that have been made before.
-#include "api/collective_call.hpp"
+#include "api/call/collective_call.hpp"
 
-#include "api/red_ops.hpp"
+#include "api/call/red_ops.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
 #include "schedule/shape.hpp"

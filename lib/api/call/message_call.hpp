@@ -5,8 +5,8 @@
 // does.
 #pragma once
 
-#include "api/collective_call.hpp"
-#include "api/entry.hpp"
+#include "api/call/collective_call.hpp"
+#include "api/call/entry.hpp"
 #include "comm/comm.hpp"
 #include "comm/pair_channels.hpp"
 

@@ -1,5 +1,5 @@
 // Checks a message, finds its channel, and runs it there as a call of the channel's two ranks.
-#include "api/message_call.hpp"
+#include "api/call/message_call.hpp"
 
 #include "base/exception_boundary.hpp"
 

@@ -1,6 +1,6 @@
 // Decides which calls are fused, and runs them as one: FusedCalls copies their inputs into a
 // buffer, runs an all-reduce of the buffer, and copies the results to the callers.
-#include "api/call_fusion.hpp"
+#include "api/group/call_fusion.hpp"
 
 #include <algorithm>
 #include <cstring>
