@@ -420,7 +420,8 @@ typedef struct {
                              * all ranks need the same name */
     int32_t reproducible;   /* 1: results have the same bits on every machine, see below;
                              * 0: QCCL_REPRODUCIBLE; other values are refused */
-    int32_t reserved_word;
+    int32_t fusion;         /* bytes of small calls of a group that run as one call, see "Groups";
+                             * 0: QCCL_FUSION; < 0: calls are not fused. All ranks need the same */
     uint64_t reserved[7];
 } qcclConfig_t;
 
@@ -1063,7 +1064,8 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  *   several hosts or share cores: they run as one call, with the same results, which statistics and
  *   traces show as one. They are calls on memory of the host, without a codec and of at most 64
  *   KiB, which have the same type, operation, stream, tag and timeout and use no buffer of one
- *   another. All ranks put them into the same groups (qcclMismatch otherwise).
+ *   another. All ranks put them into the same groups (qcclMismatch otherwise). QCCL_FUSION, or the
+ *   communicator's `fusion`, limits the bytes that run as one call.
  * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
  *   communicators, for example.
  * - In a group, messages of a GPU's communicator need QCCL_STREAM_SYNC.

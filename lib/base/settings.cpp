@@ -229,6 +229,9 @@ static constexpr SettingRow table[] = {
     {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
+    {"QCCL_FUSION", "64M", "a size such as 64M; 0: calls are not fused",
+     "bytes of small calls of a group that run as one call",
+     store<&Settings::fusion_bytes, parse_bytes>},
     {"QCCL_CALIBRATION", "auto", "a path, off or auto",
      "file of measured figures that the planner counts with, as `qccl-perf calibrate` writes it, "
      "on "

@@ -75,6 +75,7 @@ struct Settings {
     std::optional<uint64_t> arena_bytes;
     std::optional<uint64_t> lanes;
     std::optional<uint64_t> oneshot_max_bytes;
+    uint64_t fusion_bytes = 0;              // 0: nothing is fused
     std::optional<std::string> calibration; // a path, or off
     std::optional<std::chrono::nanoseconds> link_latency;
     std::optional<uint64_t> link_rate; // bytes a second

@@ -55,7 +55,7 @@ const StructRule config_rule{"qcclConfig_t",
                              "QCCL_CONFIG_INIT",
                              160, // release 0.1
                              sizeof(qcclConfig_t),
-                             offsetof(qcclConfig_t, reserved_word),
+                             offsetof(qcclConfig_t, reserved),
                              sizeof(qcclConfig_t)};
 const StructRule coll_config_rule{"qcclCollConfig_t",
                                   "QCCL_COLL_CONFIG_INIT",

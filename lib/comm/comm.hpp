@@ -137,6 +137,7 @@ struct CommParts {
     Implementations implementations{};                  // for the communicators made from this one
     CallPolicy policy;                                  // for calls whose config names nothing
     std::chrono::nanoseconds timeout{};                 // 0: never
+    uint64_t fusion_bytes = 0;                          // of calls that may run as one; 0: none may
     std::vector<InjectRule> inject;                     // those of this rank
     std::unique_ptr<CommTrace> trace;                   // null: none
     std::shared_ptr<SiblingComms> siblings;             // of qcclCommInitAll, else null

@@ -55,6 +55,8 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
                                 given.reproducible)
             .compared(1, given.reproducible);
     comm_config.reproducible = given.reproducible == 1;
+    if (given.fusion != 0)
+        comm_config.fusion_bytes = static_cast<uint64_t>(std::max(given.fusion, 0));
     if (given.name) comm_config.name = given.name;
     return comm_config;
 }

@@ -30,6 +30,7 @@ struct CommConfig {
     std::optional<Codec> codec;
     Algorithm algorithm;
     bool reproducible = false;
+    std::optional<uint64_t> fusion_bytes; // 0: nothing is fused
     std::optional<std::chrono::nanoseconds> timeout, peer_timeout;
     qcclIdle_t idle{};
     qcclLog_t log{};
@@ -64,6 +65,10 @@ CallPolicy policy_of(const CommConfig &comm_config, const EnvSettings &env_setti
 // Whether the config or the environment asks for reproducible results.
 inline bool is_reproducible(const CommConfig &comm_config, const Settings &settings) {
     return comm_config.reproducible || settings.reproducible;
+}
+// The most bytes of calls that the config or the environment lets run as one; 0: nothing is fused.
+inline uint64_t fusion_bytes_of(const CommConfig &comm_config, const Settings &settings) {
+    return comm_config.fusion_bytes.value_or(settings.fusion_bytes);
 }
 
 // ---- Checks

@@ -183,6 +183,7 @@ static constexpr DigestField digest_fields[] = {
     {"QCCL_LANES", &SettingsDigest::lanes, are_equal<parse_count>},
     {"QCCL_ARENA", &SettingsDigest::arena, are_equal<parse_bytes>},
     {"QCCL_ONESHOT_MAX", &SettingsDigest::oneshot_max, are_equal<parse_bytes>},
+    {"fusion", &SettingsDigest::fusion},
     {"QCCL_LINK_LATENCY", &SettingsDigest::link_latency, are_equal<parse_duration>},
     {"QCCL_LINK_RATE", &SettingsDigest::link_rate, are_equal<parse_rate>},
     {"QCCL_RACK_RATE", &SettingsDigest::rack_rate, are_equal<parse_rate>},
@@ -353,6 +354,7 @@ SettingsDigest digest_of(const CommConfig &comm_config, const Settings &settings
     SettingsDigest::set(mine.lanes, settings.as_written("QCCL_LANES"));
     SettingsDigest::set(mine.arena, settings.as_written("QCCL_ARENA"));
     SettingsDigest::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
+    SettingsDigest::set(mine.fusion, std::to_string(fusion_bytes_of(comm_config, settings)));
     SettingsDigest::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
     SettingsDigest::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
     SettingsDigest::set(mine.rack_rate, settings.as_written("QCCL_RACK_RATE"));

@@ -20,7 +20,7 @@ class Callback(ctypes.Structure):
 class Config(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint32), ("version", c_uint32), ("device", c_char_p), ("codec", c_char_p),
                 ("algorithm", c_char_p), ("timeout", c_double), ("peer_timeout", c_double), ("idle", Callback),
-                ("log", Callback), ("name", c_char_p), ("reproducible", c_int32), ("reserved_word", c_int32),
+                ("log", Callback), ("name", c_char_p), ("reproducible", c_int32), ("fusion", c_int32),
                 ("reserved", c_uint64 * 7)]
 
 

@@ -132,6 +132,36 @@ static void other_algorithms_are_not_fused(void **state)
     end_world(&world);
 }
 
+/* The third and the fifth call of a group are not fused with the first one anyway. */
+static void fusion_is_limited_to_some_bytes(void **state)
+{
+    static const struct {
+        int32_t config;
+        const char *setting;
+        uint64_t calls;
+    } limits[] = {{0, NULL, 3}, {-1, NULL, calls},  {4032, NULL, 5},  {0, "0", calls},
+                  {0, "4K", 5}, {64 << 20, "0", 3}, {-1, "4K", calls}};
+    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        fusion_t fusion = {.type = 8, .op = qcclSum, .algorithm = "direct"};
+        world_t world;
+        outcome_t outcome;
+        configs[0].fusion = configs[1].fusion = limits[i].config;
+        if (limits[i].setting) setenv("QCCL_FUSION", limits[i].setting, 1);
+        world = join_world(2, configs);
+        unsetenv("QCCL_FUSION");
+        fusion.most_calls = limits[i].calls;
+        outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+        assert_all_succeed(&outcome, 2);
+        fusion.most_calls--;
+        outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+        assert_int_equal(outcome.result[0], qcclInternalError);
+        end_world(&world);
+    }
+}
+
 /* Each call of the group reads what the one before has written. */
 static qcclResult_t follow_one_another(int rank, qcclComm_t comm, void *context)
 {
@@ -225,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_calls_have_the_bits_of_their_own),
         cmocka_unit_test(other_algorithms_are_not_fused),
+        cmocka_unit_test(fusion_is_limited_to_some_bytes),
         cmocka_unit_test(calls_that_depend_on_others_follow_them),
         cmocka_unit_test(calls_keep_their_order_across_streams),
         cmocka_unit_test(ranks_that_fuse_differently_are_told),

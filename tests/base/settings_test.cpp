@@ -54,6 +54,7 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_ARENA=1G",
                                 "QCCL_LANES=4",
                                 "QCCL_ONESHOT_MAX=0",
+                                "QCCL_FUSION=1M",
                                 "QCCL_CALIBRATION=/figures",
                                 "QCCL_LINK_LATENCY=5us",
                                 "QCCL_LINK_RATE=2.5gbit",
@@ -81,6 +82,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->checksum && settings->progress_cpu == 0U && settings->lanes == 4U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
     CHECK(settings->oneshot_max_bytes == 0U && settings->link_latency == 5us);
+    CHECK_EQ(settings->fusion_bytes, uint64_t{1} << 20);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
     CHECK(settings->plan_file == "/plan" && settings->reproducible);
     CHECK(settings->node == "left" && settings->rack == "rack7");
@@ -104,12 +106,26 @@ static void who_said_it_is_kept() {
 }
 
 static void a_wrong_value_is_refused_by_name() {
-    for (const char *bad :
-         {"QCCL_DEBUG=loud", "QCCL_PEER_TIMEOUT=0", "QCCL_PEER_TIMEOUT=soon", "QCCL_TIMEOUT=-1",
-          "QCCL_CHECKSUM=yes", "QCCL_SEGMENT=0", "QCCL_ARENA=big", "QCCL_LANES=0", "QCCL_LANES=4K",
-          "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_LINK_LATENCY=0",
-          "QCCL_LINK_LATENCY=5", "QCCL_LINK_RATE=10", "QCCL_LINK_RATE=0gbit",
-          "QCCL_PROGRESS_CPU=-1", "QCCL_INJECT=rank=3", "QCCL_PORT=0", "QCCL_PORT=65536"}) {
+    for (const char *bad : {"QCCL_DEBUG=loud",
+                            "QCCL_PEER_TIMEOUT=0",
+                            "QCCL_PEER_TIMEOUT=soon",
+                            "QCCL_TIMEOUT=-1",
+                            "QCCL_CHECKSUM=yes",
+                            "QCCL_SEGMENT=0",
+                            "QCCL_ARENA=big",
+                            "QCCL_LANES=0",
+                            "QCCL_LANES=4K",
+                            "QCCL_ONESHOT_MAX=1.5.5K",
+                            "QCCL_FUSION=auto",
+                            "QCCL_SPIN=often",
+                            "QCCL_LINK_LATENCY=0",
+                            "QCCL_LINK_LATENCY=5",
+                            "QCCL_LINK_RATE=10",
+                            "QCCL_LINK_RATE=0gbit",
+                            "QCCL_PROGRESS_CPU=-1",
+                            "QCCL_INJECT=rank=3",
+                            "QCCL_PORT=0",
+                            "QCCL_PORT=65536"}) {
         const auto settings = read({bad});
         CHECK(!settings && settings.error().code == Code::invalid_argument);
         const std::string entry = bad;

@@ -85,6 +85,7 @@ static void each_field_is_compared_and_named() {
           Case{&SettingsDigest::segment, "QCCL_SEGMENT"},
           Case{&SettingsDigest::lanes, "QCCL_LANES"}, Case{&SettingsDigest::arena, "QCCL_ARENA"},
           Case{&SettingsDigest::oneshot_max, "QCCL_ONESHOT_MAX"},
+          Case{&SettingsDigest::fusion, "fusion"},
           Case{&SettingsDigest::link_latency, "QCCL_LINK_LATENCY"},
           Case{&SettingsDigest::link_rate, "QCCL_LINK_RATE"},
           Case{&SettingsDigest::rack_rate, "QCCL_RACK_RATE"}}) {

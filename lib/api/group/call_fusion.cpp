@@ -12,7 +12,6 @@ namespace qccl {
 
 // Copying a larger vector takes longer than sending it by itself.
 static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
-static constexpr size_t most_bytes_together = size_t{64} << 20;
 
 namespace {
 
@@ -58,7 +57,7 @@ static bool can_be_fused(const ReadyCall &call) {
 }
 
 FusedCalls::FusedCalls(const Comm &comm, const ReadyCall &first)
-    : calls_{&first}, count_(first.program->work.count) {
+    : most_bytes_(comm.parts().fusion_bytes), calls_{&first}, count_(first.program->work.count) {
     takes_others_ = !comm.parts().device.gpu && comm.size() > 1 && pays(comm) &&
                     can_be_fused(first) && is_apart_from_others(first);
 }
@@ -96,7 +95,7 @@ bool FusedCalls::join(const ReadyCall &next) {
         return false;
     const Work &work = next.program->work;
     const uint64_t count = count_ + work.count;
-    if (count * type_bytes(work.type) > most_bytes_together) return false;
+    if (count * type_bytes(work.type) > most_bytes_) return false;
     if (!is_apart_from_others(next)) return false;
     calls_.push_back(&next);
     count_ = count;

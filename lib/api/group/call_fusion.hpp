@@ -27,6 +27,7 @@ public:
 private:
     bool is_apart_from_others(const ReadyCall &call);
 
+    const uint64_t most_bytes_; // of all calls together
     std::vector<const ReadyCall *> calls_;
     uint64_t count_ = 0; // elements of all calls
     bool takes_others_ = false;
