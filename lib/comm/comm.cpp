@@ -95,11 +95,15 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
 
     Call call{.send = request.send,
               .recv = request.recv,
+              .parts = request.parts,
+              .counts_hash = request.counts_hash,
               .number = sequencer_.issue(),
+              .fused_before = fused_away_,
               .noise_seed = request.noise_seed,
               .tag = request.tag,
               .timeout = request.timeout,
               .op = request.op.get()};
+    fused_away_ += request.calls - 1;
     if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
     if (stream.host) {
         call.queued = queued_now();

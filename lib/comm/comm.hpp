@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,10 @@ struct Request {
     uint64_t tag = 0;
     uint64_t queued = 0;                          // as Call::queued
     std::shared_ptr<const CustomOp> op = nullptr; // as Call::op
+    // Of several calls of the caller that run as one: how many, and as in Call.
+    uint64_t calls = 1;
+    std::span<const CallPart> parts{};
+    uint32_t counts_hash = 0;
 };
 
 // Where a call runs: on the calling thread (neither is set), or in a stream of the host or of the
@@ -206,6 +211,7 @@ public:
     // The channels of sends and receives.
     PairChannels &pairs();
     Registrations &registrations() { return registrations_; }
+    KeptMemory &fusion_memory() { return fusion_memory_; }
     // Ranks that earlier shrinks of this communicator excluded by name, ascending. Later shrinks
     // cannot include them, because the other ranks have reached agreements without them.
     const std::vector<uint32_t> &left_out() const { return left_out_; }
@@ -299,6 +305,8 @@ private:
     std::vector<uint32_t> left_out_;
     std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;
+    KeptMemory fusion_memory_;
+    uint64_t fused_away_ = 0; // calls that have run as parts of others
     CommErrors errors_;
     const bool is_watched_; // every call is logged or traced
     bool has_told_lossy_ = false;

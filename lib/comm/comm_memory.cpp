@@ -181,4 +181,16 @@ Done Registrations::remove(const void *handle) {
     return invalid_argument("handle is %p, which qcclCommRegister did not give", handle);
 }
 
+// ---- Memory of fused calls
+
+KeptMemory::Use KeptMemory::begin(size_t bytes) {
+    if (kept_ && kept_->bytes >= bytes && !kept_->is_used.load(std::memory_order_acquire)) {
+        kept_->is_used.store(true, std::memory_order_relaxed);
+        return Use(kept_);
+    }
+    auto block = std::make_shared<Block>(bytes);
+    if (bytes <= most_kept) kept_ = block;
+    return Use(std::move(block));
+}
+
 } // namespace qccl

@@ -5,6 +5,8 @@
 // Registrations are the memory of this rank that its communicator may lend to peers. Registrations
 // that are left at the communicator's end are given back. Used inside the entry guard, between
 // calls.
+// KeptMemory is memory that fused calls use one after the other, so that its pages are there. A use
+// begins inside the entry guard, and ends on any thread.
 #pragma once
 
 #include "base/log.hpp"
@@ -12,9 +14,12 @@
 #include "memory/shared_memory.hpp"
 #include "transport/transport.hpp"
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace qccl {
@@ -96,6 +101,42 @@ private:
     const Log &log_;
     bool has_told_ = false; // that peers cannot map everything
     std::vector<std::unique_ptr<Registration>> held_;
+};
+
+// ---- Memory of fused calls
+
+class KeptMemory {
+    struct Block {
+        explicit Block(size_t size)
+            : values(std::make_unique_for_overwrite<std::byte[]>(size)), bytes(size) {}
+        const std::unique_ptr<std::byte[]> values;
+        const size_t bytes;
+        std::atomic<bool> is_used{true};
+    };
+
+public:
+    class Use {
+    public:
+        explicit Use(std::shared_ptr<Block> block) : block_(std::move(block)) {}
+        Use(Use &&) = default;
+        ~Use() {
+            if (block_) block_->is_used.store(false, std::memory_order_release);
+        }
+        std::byte *data() const { return block_->values.get(); }
+
+    private:
+        std::shared_ptr<Block> block_;
+    };
+
+    // Returns memory of at least `bytes`, with any values in it. The memory of the last use is used
+    // again if that has ended and the memory is large enough.
+    Use begin(size_t bytes);
+
+private:
+    // A larger block is given back.
+    static constexpr size_t most_kept = size_t{16} << 20;
+
+    std::shared_ptr<Block> kept_;
 };
 
 } // namespace qccl

@@ -73,7 +73,7 @@ struct Maker {
 
 // The number may be that of no collective.
 bool has_counts_hash(Collective collective) {
-    return named(collective).text && row_of(collective).v_form_of && are_counts_common(collective);
+    return named(collective).text && !row_of(collective).has_root;
 }
 
 } // namespace

@@ -1,6 +1,6 @@
-/* Tests that all-reduces of a group are fused, with the bits of calls of their own, and that calls
- * which depend on one another still follow one another. The test runs on one core, because ranks
- * of one host that have cores of their own fuse nothing. */
+/* Tests which calls of a group are fused, that they have the bits of calls of their own, and that
+ * calls which depend on one another still follow one another. The test runs on one core, because
+ * ranks of one host that have cores of their own fuse nothing. */
 #include "tests/api/api_kit.h"
 
 #include <sched.h>
@@ -43,7 +43,7 @@ typedef struct {
     size_t type;
     qcclRedOp_t op;
     int uses_stream, is_in_place;
-    const char *algorithm; /* of the calls one by one; the third of a group always names the ring */
+    const char *algorithm; /* of the calls one by one; the fifth of a group always names the ring */
     uint64_t most_calls;   /* that the group may make */
 } fusion_t;
 
@@ -104,7 +104,7 @@ static void fused_calls_have_the_bits_of_their_own(void **state)
     for (size = 2; size <= 5; size++) {
         world_t world = size % 2 ? join_world(size, NULL) : make_world(size);
         for (algorithm = 0; algorithm < 3; algorithm++) {
-            fusion_t fusion = {.algorithm = algorithms[algorithm], .most_calls = 3};
+            fusion_t fusion = {.algorithm = algorithms[algorithm], .most_calls = 2};
             for (fusion.type = 0; fusion.type < sizeof types / sizeof types[0]; fusion.type++)
                 for (fusion.op = qcclSum; fusion.op <= qcclAvg; fusion.op++) {
                     outcome_t outcome;
@@ -118,29 +118,97 @@ static void fused_calls_have_the_bits_of_their_own(void **state)
     }
 }
 
-/* Algorithms whose order of adding depends on where a value is are not fused. */
-static void other_algorithms_are_not_fused(void **state)
+/* Sums, averages, maxima, parts of sums and gathered parts take turns. */
+enum { kinds = 5, turns = 40, values = 37 };
+
+static qcclResult_t take_turns(int rank, qcclComm_t comm, void *context)
 {
-    fusion_t fusion = {.type = 8, .op = qcclSum, .algorithm = "halving", .most_calls = calls};
+    static float sums[most_ranks][turns][3 * values];
+    float mine[values], all[3 * values];
+    const uint64_t before = calls_of(comm);
+    qcclResult_t result = qcclGroupStart(), ended;
+    int i, j;
+    (void)context;
+    for (i = 0; i < values; i++) mine[i] = (float)(rank + i);
+    for (i = 0; i < 3 * values; i++) all[i] = (float)(rank + i);
+    for (i = 0; i < turns && result == qcclSuccess; i++) {
+        float *const to = sums[rank][i];
+        switch (i % kinds) {
+        case 0: result = qcclAllReduce(mine, to, values, qcclFloat32, qcclSum, comm, NULL); break;
+        case 1: result = qcclAllReduce(mine, to, values, qcclFloat32, qcclAvg, comm, NULL); break;
+        case 2: result = qcclAllReduce(mine, to, values, qcclFloat32, qcclMax, comm, NULL); break;
+        case 3: result = qcclAllGather(mine, to, values, qcclFloat32, comm, NULL); break;
+        case 4:
+            result = qcclReduceScatter(all, to, values, qcclFloat32, qcclSum, comm, NULL);
+            break;
+        default: break;
+        }
+    }
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result == qcclSuccess && calls_of(comm) - before != kinds) result = qcclInternalError;
+    for (i = 0; i < turns && result == qcclSuccess; i++)
+        for (j = 0; j < values; j++) {
+            const float *const got = sums[rank][i];
+            const float expected[kinds] = {(float)(3 * j + 3), (float)(j + 1), (float)(j + 2),
+                                           (float)j, (float)(3 * (rank * values + j) + 3)};
+            if (got[j] != expected[i % kinds]) result = qcclInternalError;
+            if (i % kinds == 3 &&
+                (got[values + j] != (float)(j + 1) || got[2 * values + j] != (float)(j + 2)))
+                result = qcclInternalError;
+        }
+    return result;
+}
+
+static void calls_of_several_kinds_are_fused_by_kind(void **state)
+{
     world_t world = make_world(3);
-    outcome_t outcome = on_every_rank(&world, has_the_same_bits, &fusion);
+    const outcome_t outcome = on_every_rank(&world, take_turns, NULL);
     (void)state;
     assert_all_succeed(&outcome, 3);
-    fusion.most_calls = calls - 1;
-    outcome = on_every_rank(&world, has_the_same_bits, &fusion);
-    assert_int_equal(outcome.result[0], qcclInternalError);
     end_world(&world);
 }
 
-/* The third and the fifth call of a group are not fused with the first one anyway. */
+/* Each rank has tags and timeouts of its own. */
+static qcclResult_t label(int rank, qcclComm_t comm, void *context)
+{
+    int sums[4] = {1, 2, 3, 4}, i;
+    const uint64_t before = calls_of(comm);
+    qcclResult_t result = qcclGroupStart(), ended;
+    (void)context;
+    for (i = 0; i < 4 && result == qcclSuccess; i++) {
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.tag = (uint64_t)(i * rank);
+        config.timeout = i == rank ? -1 : 60 + i;
+        result =
+            qcclAllReduceConfig(&sums[i], &sums[i], 1, qcclInt32, qcclSum, comm, NULL, &config);
+    }
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result == qcclSuccess && calls_of(comm) - before != 1) result = qcclInternalError;
+    for (i = 0; i < 4 && result == qcclSuccess; i++)
+        if (sums[i] != 3 * (i + 1)) result = qcclInternalError;
+    return result;
+}
+
+static void tags_and_timeouts_may_differ(void **state)
+{
+    world_t world = make_world(3);
+    const outcome_t outcome = on_every_rank(&world, label, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, 3);
+    end_world(&world);
+}
+
+/* The fifth call of a group, by the ring, is not fused with the others. */
 static void fusion_is_limited_to_some_bytes(void **state)
 {
     static const struct {
         int32_t config;
         const char *setting;
         uint64_t calls;
-    } limits[] = {{0, NULL, 3}, {-1, NULL, calls},  {4032, NULL, 5},  {0, "0", calls},
-                  {0, "4K", 5}, {64 << 20, "0", 3}, {-1, "4K", calls}};
+    } limits[] = {{0, NULL, 2}, {-1, NULL, calls},  {4032, NULL, 4},  {0, "0", calls},
+                  {0, "4K", 4}, {64 << 20, "0", 2}, {-1, "4K", calls}};
     qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
     size_t i;
     (void)state;
@@ -250,15 +318,43 @@ static void ranks_that_fuse_differently_are_told(void **state)
     end_world(&world);
 }
 
+/* The ranks' calls have as many values together, but in another order. */
+static qcclResult_t group_in_own_order(int rank, qcclComm_t comm, void *context)
+{
+    int sums[5] = {0};
+    const size_t first = rank == 0 ? 2 : 3;
+    qcclResult_t result = qcclGroupStart(), ended;
+    (void)context;
+    if (result == qcclSuccess)
+        result = qcclAllReduce(sums, sums, first, qcclInt32, qcclSum, comm, NULL);
+    if (result == qcclSuccess)
+        result =
+            qcclAllReduce(sums + first, sums + first, 5 - first, qcclInt32, qcclSum, comm, NULL);
+    ended = qcclGroupEnd();
+    return result == qcclSuccess ? ended : result;
+}
+
+static void other_counts_are_told_from_one_another(void **state)
+{
+    world_t world = join_world(2, NULL);
+    const outcome_t outcome = on_every_rank(&world, group_in_own_order, NULL);
+    (void)state;
+    assert_all_say(&outcome, 2, qcclMismatch,
+                   "rank 1 calls all_reduce with other counts than rank 0, in call 1");
+    end_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_calls_have_the_bits_of_their_own),
-        cmocka_unit_test(other_algorithms_are_not_fused),
+        cmocka_unit_test(calls_of_several_kinds_are_fused_by_kind),
+        cmocka_unit_test(tags_and_timeouts_may_differ),
         cmocka_unit_test(fusion_is_limited_to_some_bytes),
         cmocka_unit_test(calls_that_depend_on_others_follow_them),
         cmocka_unit_test(calls_keep_their_order_across_streams),
         cmocka_unit_test(ranks_that_fuse_differently_are_told),
+        cmocka_unit_test(other_counts_are_told_from_one_another),
     };
     cpu_set_t allowed, one;
     int cpu = 0;

@@ -1,21 +1,27 @@
-// Decides which calls are fused, and runs them as one: FusedCalls copies their inputs into a
-// buffer, runs an all-reduce of the buffer, and copies the results to the callers.
+// Decides which calls are fused and how, and runs them as one: copies their inputs into a shared
+// vector, runs the call on the vector, and copies the results to the callers.
 #include "api/group/call_fusion.hpp"
 
+#include "api/group/fusion_buffer.hpp"
+
 #include <algorithm>
-#include <cstring>
+#include <chrono>
 #include <iterator>
 #include <memory>
-#include <string_view>
+#include <utility>
 
 namespace qccl {
 
 // Copying a larger vector takes longer than sending it by itself.
 static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
+// Calls of more kinds than this are no likely mixture; each is compared with all.
+static constexpr size_t most_kinds = 16;
+
+// ---- Which calls are fused
 
 namespace {
 
-// An algorithm whose fused calls `large` can run: both add the ranks' values in the same order,
+// An algorithm whose lossless calls `large` can run: both add the ranks' values in the same order,
 // wherever in the vector the values are, and `large` is the one of that order for large vectors.
 struct AdditionOrder {
     std::string_view algorithm, large;
@@ -29,11 +35,11 @@ constexpr AdditionOrder addition_orders[] = {
 
 } // namespace
 
-// Returns the algorithm that can run fused calls of this one, or an empty name. Algorithms with the
-// same answer add in the same order.
-static std::string_view large_of(const Program &program) {
+// Returns the algorithm that can run lossless calls of this one, or an empty name. Algorithms with
+// the same answer add in the same order.
+static std::string_view large_of(std::string_view algorithm) {
     const auto *const order =
-        std::ranges::find(addition_orders, program.work.algorithm, &AdditionOrder::algorithm);
+        std::ranges::find(addition_orders, algorithm, &AdditionOrder::algorithm);
     return order == std::end(addition_orders) ? std::string_view() : order->large;
 }
 
@@ -44,126 +50,280 @@ static bool pays(const Comm &comm) {
     return parts.policy.hosts > 1 || parts.inputs.speeds.shares_cores();
 }
 
-static size_t bytes_of(const ReadyCall &call) {
-    const Work &work = call.program->work;
-    return work.count * type_bytes(work.type);
+static bool can_be_fused(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::all_gather ||
+           collective == Collective::reduce_scatter;
 }
 
-static bool can_be_fused(const ReadyCall &call) {
+// Whether a value's code depends on its block alone, also if the last block, which `count` values
+// leave incomplete, is filled up (FusedShape).
+static bool has_blocks_alone(const Codec &codec, uint64_t count) {
+    if (codec.is_lossless()) return true;
+    if (codec.rounding == Rounding::stochastic || codec.has_whole_buckets()) return false;
+    const bool is_complete = codec.bucket == 0 || count % codec.bucket == 0;
+    switch (codec.row().kind) {
+    case CodecKind::plain:
+    case CodecKind::cast:
+    case CodecKind::integer:
+    case CodecKind::mx:
+    case CodecKind::nvfp4: return true;
+    case CodecKind::minmax: return is_complete || !codec.skips_incomplete;
+    case CodecKind::onebit: return is_complete; // its scales are means
+    case CodecKind::terngrad:
+    case CodecKind::topk: break;
+    }
+    return false;
+}
+
+static bool is_lossless(const Work &work) {
+    return work.codec.is_lossless() && work.inner_codec.is_lossless();
+}
+
+static std::optional<FusedForm> find_form(const Program &program) {
+    const Work &work = program.work;
+    // Operations of the program differ from call to call.
+    if (!can_be_fused(work.collective) || work.parts || program.guard || is_made(work.op))
+        return std::nullopt;
+    if (!has_blocks_alone(work.codec, work.count) ||
+        !has_blocks_alone(work.inner_codec, work.count))
+        return std::nullopt;
+    FusedForm form{.algorithm = work.algorithm,
+                   .chunks = program.layout.chunks(),
+                   .chunk_count = program.layout.range({}, 0).count};
+    if (!is_lossless(work)) {
+        form.step = program.layout.grain();
+        return form;
+    }
+    const std::string_view large = large_of(work.algorithm);
+    if (work.collective == Collective::all_gather) {
+        form.by = FusedForm::By::any;
+        form.algorithm = {};
+    } else if (!large.empty()) {
+        form.by = FusedForm::By::same_order;
+        form.algorithm = large;
+    }
+    if (work.collective == Collective::all_reduce && !large.empty()) {
+        form.by_chunk = false;
+        form.chunks = 1;
+        form.chunk_count = work.count;
+    }
+    return form;
+}
+
+// ---- Batches
+
+bool MemoryRanges::is_free(const void *start, size_t bytes) const {
+    const auto begin = reinterpret_cast<uintptr_t>(start);
+    const auto after = ends_.lower_bound(begin);
+    if (after != ends_.end() && after->first - begin < bytes) return false;
+    return bytes == 0 || after == ends_.begin() || std::prev(after)->second <= begin;
+}
+
+// Ranges that touch become one, because the buffers of many programs lie one behind the other.
+void MemoryRanges::add(const void *start, size_t bytes) {
+    if (bytes == 0) return;
+    auto begin = reinterpret_cast<uintptr_t>(start), end = begin + bytes;
+    auto next = ends_.lower_bound(begin);
+    if (next != ends_.begin() && std::prev(next)->second >= begin) {
+        --next;
+        begin = next->first;
+        end = std::max(end, next->second);
+    }
+    while (next != ends_.end() && next->first <= end) {
+        end = std::max(end, next->second);
+        next = ends_.erase(next);
+    }
+    ends_.emplace_hint(next, begin, end);
+}
+
+FusionBatch::FusionBatch(const Comm &comm)
+    : most_bytes_(comm.parts().fusion_bytes),
+      takes_others_(most_bytes_ > 0 && !comm.parts().device.gpu && comm.size() > 1 && pays(comm)) {}
+
+bool FusionBatch::is_apart_from_others(const ReadyCall &call) const {
     const Program &program = *call.program;
-    return program.work.collective == Collective::all_reduce && program.work.codec.is_lossless() &&
-           program.work.inner_codec.is_lossless() && !is_made(program.work.op) && !program.guard &&
-           !large_of(program).empty() && bytes_of(call) <= most_bytes_of_a_call;
+    const Request &request = call.request;
+    return written_.is_free(request.send, program.send_bytes) &&
+           written_.is_free(request.recv, program.recv_bytes) &&
+           read_.is_free(request.recv, program.recv_bytes);
 }
 
-FusedCalls::FusedCalls(const Comm &comm, const ReadyCall &first)
-    : most_bytes_(comm.parts().fusion_bytes), calls_{&first}, count_(first.program->work.count) {
-    takes_others_ = !comm.parts().device.gpu && comm.size() > 1 && pays(comm) &&
-                    can_be_fused(first) && is_apart_from_others(first);
+void FusionBatch::note_buffers(const ReadyCall &call) {
+    read_.add(call.request.send, call.program->send_bytes);
+    written_.add(call.request.recv, call.program->recv_bytes);
 }
 
-bool FusedCalls::is_apart_from_others(const ReadyCall &call) {
-    const size_t bytes = bytes_of(call);
-    if (bytes == 0) return true;
-    const auto send = reinterpret_cast<uintptr_t>(call.request.send);
-    const auto recv = reinterpret_cast<uintptr_t>(call.request.recv);
-    const auto is_free = [&](uintptr_t start) {
-        const auto after = buffers_.lower_bound(start);
-        if (after != buffers_.end() && after->first - start < bytes) return false;
-        return after == buffers_.begin() || std::prev(after)->second <= start;
-    };
-    if (!is_free(send) || !is_free(recv)) return false;
-    buffers_.emplace(send, send + bytes);
-    buffers_.emplace(recv, recv + bytes);
-    return true;
+// Most groups have many calls of one shape.
+std::optional<FusedForm> FusionBatch::form_of(const ReadyCall &call) const {
+    if (!takes_others_) return std::nullopt;
+    if (!calls_.empty() && calls_[latest_].latest_program() == call.program.get())
+        return calls_[latest_].latest_form();
+    const auto form = find_form(*call.program);
+    if (!form) return std::nullopt;
+    const uint64_t bytes = form->chunks * form->room() * type_bytes(call.program->work.type);
+    return bytes <= most_bytes_of_a_call ? form : std::nullopt;
 }
 
-// Whether calls of two programs may become one call.
-static bool are_alike(const Program &first, const Program &next) {
-    return next.work.type == first.work.type && next.work.op == first.work.op &&
-           large_of(next) == large_of(first);
-}
-
-bool FusedCalls::join(const ReadyCall &next) {
-    if (!takes_others_) return false;
-    const ReadyCall &first = *calls_.front();
-    if (next.request.tag != first.request.tag || next.request.timeout != first.request.timeout)
-        return false;
-    // Most groups have many calls of one shape.
-    if (next.program != calls_.back()->program &&
-        !(can_be_fused(next) && are_alike(*first.program, *next.program)))
-        return false;
-    const Work &work = next.program->work;
-    const uint64_t count = count_ + work.count;
-    if (count * type_bytes(work.type) > most_bytes_) return false;
-    if (!is_apart_from_others(next)) return false;
-    calls_.push_back(&next);
-    count_ = count;
+bool FusionBatch::join(const ReadyCall &call, size_t number) {
+    const bool is_first = calls_.empty();
+    const auto form = form_of(call);
+    if (is_first) takes_others_ = form.has_value();
+    if (!is_first && !(form && is_apart_from_others(call))) return false;
+    size_t at = is_first ? 0 : latest_;
+    const auto takes = [&](size_t i) { return calls_[i].join(call, number, *form, most_bytes_); };
+    if (is_first || !takes(at)) {
+        at = is_first ? 0 : calls_.size();
+        while (at > 0 && !takes(at - 1)) at--;
+        if (at == 0) {
+            if (calls_.size() == most_kinds) return false;
+            at = calls_.size() + 1;
+            calls_.emplace_back(call, number, form.value_or(FusedForm()));
+        }
+        at--;
+    }
+    latest_ = at;
+    note_buffers(call);
     return true;
 }
 
 // ---- The fused call
 
-static Result<ProgramRef> fused_program(Comm &comm, const ReadyCall &first, uint64_t count) {
-    const std::string_view large = large_of(*first.program);
+FusedCall::FusedCall(const ReadyCall &first, size_t number, const FusedForm &form)
+    : calls_{&first}, form_(form), used_(form.room()), first_(number), last_(number) {}
+
+// Whether calls of two programs may become one call.
+bool FusedCall::is_alike(const Program &next, const FusedForm &form) const {
+    const Work &mine = work();
+    return next.work.collective == mine.collective && next.work.type == mine.type &&
+           next.work.op == mine.op && form.by == form_.by && form.algorithm == form_.algorithm &&
+           form.chunks == form_.chunks && next.work.codec == mine.codec &&
+           next.work.inner_codec == mine.inner_codec;
+}
+
+bool FusedCall::join(const ReadyCall &next, size_t number, const FusedForm &form,
+                     uint64_t most_bytes) {
+    if (next.program.get() != latest_program() && !is_alike(*next.program, form)) return false;
+    const uint64_t used = used_ + form.room();
+    if (form.chunks * used * type_bytes(work().type) > most_bytes) return false;
+    calls_.push_back(&next);
+    form_ = form;
+    used_ = used;
+    last_ = number;
+    return true;
+}
+
+// The planner has decided that the calls by themselves are encoded, and the fused call has to be.
+Result<ProgramRef> FusedCall::program(Comm &comm) const {
     const CallPolicy &policy = comm.parts().policy;
-    const Work &work = first.program->work;
     ProgramKey key;
-    key.collective = work.collective;
-    key.type = work.type;
-    key.op = work.op;
-    key.count = count;
-    key.pieces = policy.choose_pieces(policy.traits(key.collective, key.type, key.op, count));
-    QCCL_TRY(ProgramRef planned, comm.program(key));
-    if (large_of(*planned) == large) return planned;
-    QCCL_TRY(key.algorithm, parse_algorithm(large));
+    key.collective = work().collective;
+    key.type = work().type;
+    key.op = work().op;
+    key.count = has_part_per_rank(key.collective) ? chunk_count() : form_.chunks * chunk_count();
+    key.codec = work().codec;
+    key.codec.min_bytes = 0;
+    key.pieces = policy.choose_pieces(policy.traits(key.collective, key.type, key.op, key.count));
+    if (form_.by != FusedForm::By::same) {
+        QCCL_TRY(ProgramRef planned, comm.program(key));
+        if (form_.by == FusedForm::By::any || large_of(planned->work.algorithm) == form_.algorithm)
+            return planned;
+    }
+    QCCL_TRY(key.algorithm, parse_algorithm(form_.algorithm));
     return comm.program(key);
 }
 
-namespace {
+static bool has_minima(const Codec &codec) { return codec.row().kind == CodecKind::minmax; }
 
-// Where a call's values are in the buffer of the fused call, and in the caller's memory.
-struct FusedPart {
-    size_t offset, bytes;
-    const void *send;
-    void *recv;
-};
+// The longest wait of the calls; 0 is for ever.
+static std::chrono::nanoseconds longest(std::chrono::nanoseconds a, std::chrono::nanoseconds b) {
+    constexpr std::chrono::nanoseconds for_ever{0};
+    return a == for_ever || b == for_ever ? for_ever : std::max(a, b);
+}
 
-struct FusionBuffer {
-    explicit FusionBuffer(size_t bytes)
-        : values(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
+// The elements of each chunk of the shared vector. Where values keep the chunks of calls, chunks of
+// a vector that is cut end at multiples of the grain.
+uint64_t FusedCall::chunk_count() const {
+    const bool is_cut = form_.by_chunk && !has_part_per_rank(work().collective);
+    return is_cut ? round_up(used_, calls_.front()->program->layout.grain()) : used_;
+}
 
-    void copy_in() const {
-        for (const FusedPart &each : parts)
-            std::memcpy(values.get() + each.offset, each.send, each.bytes);
+static uint32_t hash_counts(const std::vector<const ReadyCall *> &calls) {
+    uint64_t hash = calls.size();
+    for (const ReadyCall *const each : calls) {
+        hash = (hash ^ each->program->work.count) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
+        hash ^= hash >> 29;
     }
-    void copy_out() const {
-        for (const FusedPart &each : parts)
-            std::memcpy(each.recv, values.get() + each.offset, each.bytes);
-    }
+    return static_cast<uint32_t>(hash >> 32);
+}
 
-    std::unique_ptr<std::byte[]> values;
-    std::vector<FusedPart> parts;
-};
-
-} // namespace
-
-Done FusedCalls::run(Comm &comm, const CallStream &stream) const {
+Done FusedCall::run(Comm &comm, const CallStream &stream) const {
     const ReadyCall &first = *calls_.front();
     if (calls_.size() == 1) return comm.run(first.program, first.request, stream);
-    QCCL_TRY(const ProgramRef program, fused_program(comm, first, count_));
-    const auto buffer =
-        std::make_shared<FusionBuffer>(count_ * type_bytes(first.program->work.type));
-    size_t offset = 0;
-    for (const ReadyCall *const each : calls_) {
-        const size_t bytes = bytes_of(*each);
-        // A call of no values may have no buffers.
-        if (bytes > 0)
-            buffer->parts.push_back({offset, bytes, each->request.send, each->request.recv});
-        offset += bytes;
-    }
+    QCCL_TRY(const ProgramRef program, this->program(comm));
     Request request = first.request;
-    request.send = request.recv = buffer->values.get();
+    request.calls = calls_.size();
+    request.counts_hash = hash_counts(calls_);
+    for (const ReadyCall *const each : calls_)
+        request.timeout = longest(request.timeout, each->request.timeout);
+    const bool has_gaps = form_.by_chunk && !has_part_per_rank(work().collective);
+    const bool needs_one_vector =
+        has_gaps || form_.step > 1 || program->fast_path || comm.audit() != nullptr;
+    return needs_one_vector ? run_on_vector(comm, program, request, stream)
+                            : run_on_parts(comm, program, request, stream);
+}
+
+// The engine finds the values in the buffers of the callers.
+Done FusedCall::run_on_parts(Comm &comm, const ProgramRef &program, Request request,
+                             const CallStream &stream) const {
+    const auto parts = std::make_shared<std::vector<CallPart>>();
+    parts->reserve(calls_.size());
+    uint64_t at = 0;
+    for (const ReadyCall *const each : calls_) {
+        const uint64_t count = each->program->work.count;
+        if (count == 0) continue;
+        parts->push_back({.send = static_cast<const std::byte *>(each->request.send),
+                          .recv = static_cast<std::byte *>(each->request.recv),
+                          .begin = at,
+                          .count = count});
+        at += count;
+    }
+    request.send = request.recv = nullptr;
+    request.parts = *parts;
+    QCCL_TRY(comm.run(program, request, stream));
+    // The parts have to stay until the call has run.
+    if (stream.host) stream.host->enqueue({.run = [parts]() -> Done { return {}; }});
+    return {};
+}
+
+Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request request,
+                              const CallStream &stream) const {
+    const size_t bytes = type_bytes(work().type);
+    std::vector<FusedPart> parts;
+    parts.reserve(calls_.size());
+    uint64_t at = 0;
+    for (const ReadyCall *const each : calls_) {
+        const Program &own = *each->program;
+        const uint64_t count = form_.by_chunk ? own.layout.range({}, 0).count : own.work.count;
+        parts.push_back({.send = each->request.send,
+                         .recv = each->request.recv,
+                         .bytes = own.raw_bytes,
+                         .chunk_bytes = count * bytes,
+                         .offset = at * bytes});
+        at += round_up(count, form_.step);
+    }
+    const CollectiveRow &row = row_of(work().collective);
+    const auto buffer = std::make_shared<const FusionBuffer>(
+        FusedShape{.chunks = form_.chunks,
+                   .rank = comm.rank(),
+                   .gathers = row.gathers,
+                   .scatters = row.scatters,
+                   .value_bytes = bytes,
+                   .step_bytes = form_.step * bytes,
+                   .repeats_last = has_minima(work().codec) || has_minima(work().inner_codec)},
+        std::move(parts), used_ * bytes, chunk_count() * bytes,
+        comm.fusion_memory().begin(form_.chunks * chunk_count() * bytes));
+    request.send = buffer->send();
+    request.recv = buffer->recv();
     if (!stream.host) {
         buffer->copy_in();
         QCCL_TRY(comm.run(program, request, stream));

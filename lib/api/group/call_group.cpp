@@ -62,9 +62,14 @@ static Error of_call(size_t number, Collective collective, const Error &error) {
                     error.text);
 }
 
-static Error of_fused_calls(size_t first, size_t last, Collective collective, const Error &error) {
-    return reworded(error, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
-                    qccl::name(collective), error.text);
+static Error of_fused_calls(const FusedCall &call, Collective collective, const Error &error) {
+    const size_t first = call.first() + 1, last = call.last() + 1;
+    if (call.size() == 1) return of_call(first, collective, error);
+    if (call.size() == last - first + 1)
+        return reworded(error, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
+                        qccl::name(collective), error.text);
+    return reworded(error, "%zu of the calls %zu to %zu of the group, fused (%s): %.200s",
+                    call.size(), first, last, qccl::name(collective), error.text);
 }
 
 Done CallGroup::keep(Done checked, GroupedCall call) {
@@ -126,16 +131,16 @@ private:
     }
     Comm &comm_of(const GroupedCall &call) const { return comms_.at(call.handle).comm(); }
 
-    void note(size_t i, const Done &done) { note(i, i, done); }
-    // Notes what became of one call, or of all from `first` to `last`, which were fused. The
-    // communicator can be asked for its error later; the group returns the first one.
-    void note(size_t first, size_t last, const Done &done) {
+    // Notes what became of a call. The communicator can be asked for its error later; the group
+    // returns the first one.
+    void note(size_t i, const Done &done) {
         if (done) return;
-        const GroupedCall &call = group_.calls_[first];
-        comm_of(call).note(done.error());
-        if (error_) return;
-        error_ = first == last ? of_call(first + 1, call.collective, done.error())
-                               : of_fused_calls(first + 1, last + 1, call.collective, done.error());
+        const GroupedCall &call = group_.calls_[i];
+        note(call, done.error(), of_call(i + 1, call.collective, done.error()));
+    }
+    void note(const GroupedCall &call, const Error &error, const Error &of_group) {
+        comm_of(call).note(error);
+        if (!error_) error_ = of_group;
     }
 
     Done enter() {
@@ -220,32 +225,38 @@ private:
         std::vector<size_t> calls;
         bool blocks = false; // at least one call does
     };
-    // What became of a queue: the error of the first call that failed, or of fused calls, with
-    // their indices in the group.
-    struct QueueResult {
-        size_t first = 0, last = 0;
-        Done done{};
+    // What became of a queue: the first call that failed, its error, and that of the group.
+    struct QueueFailure {
+        const GroupedCall *call;
+        Error error, of_group;
     };
+    using QueueResult = std::optional<QueueFailure>;
 
-    void note(const QueueResult &result) { note(result.first, result.last, result.done); }
+    void note(const QueueResult &result) {
+        if (result) note(*result->call, result->error, result->of_group);
+    }
 
     QueueResult run_queue(const CallQueue &queue) {
         const auto call = [&](size_t i) -> const GroupedCall & {
             return group_.calls_[queue.calls[i]];
         };
-        for (size_t first = 0, next = 0; first < queue.calls.size(); first = next) {
-            FusedCalls fused(comm_of(call(first)), call(first).ready);
-            next = first + 1;
-            while (next < queue.calls.size() && call(next).stream == call(first).stream &&
-                   fused.join(call(next).ready))
+        for (size_t next = 0; next < queue.calls.size();) {
+            const GroupedCall &first = call(next);
+            FusionBatch batch(comm_of(first));
+            while (next < queue.calls.size() && call(next).stream == first.stream &&
+                   batch.join(call(next).ready, queue.calls[next]))
                 next++;
-            if (const Done done = run(call(first), fused); !done)
-                return {queue.calls[first], queue.calls[next - 1], done};
+            for (const FusedCall &fused : batch.calls()) {
+                const GroupedCall &begin = group_.calls_[fused.first()];
+                if (const Done done = run(begin, fused); !done)
+                    return QueueFailure{&begin, done.error(),
+                                        of_fused_calls(fused, begin.collective, done.error())};
+            }
         }
         return {};
     }
 
-    Done run(const GroupedCall &first, const FusedCalls &fused) {
+    Done run(const GroupedCall &first, const FusedCall &fused) {
         Comm &comm = comm_of(first);
         return run_or_abandon(comm, first.collective, [&]() -> Done {
             QCCL_TRY(const CallStream stream, take_call_stream(comm, first.stream));

@@ -74,7 +74,7 @@ struct FastPathCall {
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;
     std::byte *sum = nullptr; // FastPathProgram::sum_bytes of memory
-    uint64_t number = 0;
+    uint64_t noise_call = 0;  // the number by which the call draws its noise
     uint64_t noise_seed = 0;
     std::span<const std::byte *> eager_slots; // scratch, one pointer per rank
     CustomReduction *custom = nullptr;        // of a custom operation

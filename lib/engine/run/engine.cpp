@@ -137,6 +137,13 @@ static CallDescriptor with_tag(const Program &program, uint64_t tag) {
     return descriptor;
 }
 
+static CallDescriptor descriptor_of(const Program &program, const Call &call) {
+    if (call.sampled_nmse) return with_tag(program, call.tag);
+    CallDescriptor descriptor = program.descriptor;
+    descriptor.root = call.counts_hash;
+    return descriptor;
+}
+
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (!program.fast_path || call.number % calls_between_looks == 0)
@@ -145,9 +152,10 @@ Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     const auto publishes = program.fast_path && !memory_.gpu
                                ? Transport::Publishes::after_eager_slot
                                : Transport::Publishes::at_once;
-    QCCL_TRY(call.sampled_nmse
-                 ? transport_.begin(with_tag(program, call.tag), numbers, call.timeout, publishes)
-                 : transport_.begin(program.descriptor, numbers, call.timeout, publishes));
+    if (call.sampled_nmse || call.counts_hash != 0) [[unlikely]]
+        QCCL_TRY(transport_.begin(descriptor_of(program, call), numbers, call.timeout, publishes));
+    else
+        QCCL_TRY(transport_.begin(program.descriptor, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
     QCCL_TRY(program.fast_path ? run_fast_path_call(program, call, trace)
                                : run_tasks(program, call, trace));
@@ -193,7 +201,7 @@ Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace 
     const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),
                              .recv = static_cast<std::byte *>(call.recv),
                              .sum = memory_.segments.data(),
-                             .number = call.number,
+                             .noise_call = noise_call(call),
                              .noise_seed = call.noise_seed,
                              .eager_slots = memory_.eager_slots};
     if (memory_.gpu)

@@ -81,6 +81,14 @@ private:
 
 // ---- Engine
 
+// One of several calls that run as one: elements [begin, begin + count) of the vector, or of each
+// rank's part of it, lie in the buffers of this one.
+struct CallPart {
+    const std::byte *send = nullptr;
+    std::byte *recv = nullptr;
+    uint64_t begin = 0, count = 0;
+};
+
 // The values that change between calls of one program.
 struct Call {
     // Buffers, as in the C API; NULL where `count` is 0 or the rank gives or gets nothing. In-place
@@ -88,9 +96,16 @@ struct Call {
     // all-gather, gather: send == recv + rank * count; other collectives: send == recv).
     const void *send = nullptr;
     void *recv = nullptr;
+    // The vector lies in the buffers of these calls instead, in this order and without gaps. Only
+    // for lossless programs that do not take the fast path.
+    std::span<const CallPart> parts{};
+    uint32_t counts_hash = 0; // of calls that run as one: compared between ranks
     // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.
     uint64_t number = 0;
-    uint64_t captured = 0;   // number of the captured call, as in CallDescriptor
+    uint64_t captured = 0; // number of the captured call, as in CallDescriptor
+    // How many calls before this one ran as parts of others. Noise counts them, so that it does not
+    // depend on which calls are fused.
+    uint64_t fused_before = 0;
     uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
     uint64_t tag = 0;        // the caller's, shown in errors
     uint64_t queued = 0;     // ticks when the call was given to a stream, for traces; 0: to none
@@ -101,6 +116,9 @@ struct Call {
     uint16_t *sampled_nmse = nullptr;
     const CustomOp *op = nullptr; // if the work's operation is one that the program has made
 };
+
+// The number by which the call draws its noise.
+inline uint64_t noise_call(const Call &call) { return call.number + call.fused_before; }
 
 // Returns true if the receive buffer overlaps the send buffer.
 bool is_in_place(const Program &program, const Call &call);

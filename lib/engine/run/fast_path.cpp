@@ -250,7 +250,7 @@ private:
 
     Noise noise_of(const EagerOp &op, const EagerChunk &chunk) const {
         return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
-                .call = call_.number,
+                .call = call_.noise_call,
                 .first_index = chunk.index};
     }
 

@@ -167,7 +167,7 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
                  .dst_stride = is_hidden ? 0 : type_bytes(op->dst_type),
                  .src_stride = type_bytes(op->src_type),
                  .noise = {.key = noise_key(call.noise_seed, op->noise_rank, op->ordinal),
-                           .call = call.number,
+                           .call = call.noise_call,
                            .first_index = chunk.index}});
         }
         QCCL_TRY(launch_steps(launcher, context, steps));

@@ -51,7 +51,7 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
                       sum_bytes));
     QCCL_TRY(cut_outbox());
     QCCL_TRY(place_wires());
-    if (program_.may_lend && !memory_.gpu) lend();
+    if (program_.may_lend && !memory_.gpu && call_.parts.empty()) lend();
     if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);

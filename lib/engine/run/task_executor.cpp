@@ -16,21 +16,31 @@ size_t stride(OperandRef place, DataType type) {
                                                                                 : type_bytes(type);
 }
 
+bool is_callers(OperandRef place) {
+    return place.is(OperandRef::Kind::input) || place.is(OperandRef::Kind::output);
+}
+
 bool reads_payload(const Op &op) {
     return op.what == Op::What::decode || op.what == Op::What::decode_add;
 }
 
 } // namespace
 
+static TileContext context_of(const Device &device, const Work &work, const PayloadLayout &layout) {
+    return {.kernels = device.kernels,
+            .codec = &work.codec,
+            .layout = &layout,
+            .type = work.type,
+            .op = work.op,
+            .ranks = work.team.size};
+}
+
 TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Program &program,
                            const Call &call, bool streams)
     : memory_(memory), program_(program), call_(call), streams_(streams),
-      is_in_place_(is_in_place(program, call)), context_{.kernels = device.kernels,
-                                                         .codec = &program.work.codec,
-                                                         .layout = &layout_,
-                                                         .type = program.work.type,
-                                                         .op = program.work.op,
-                                                         .ranks = program.work.team.size},
+      is_in_place_(is_in_place(program, call)),
+      part_stride_(std::max<uint64_t>(program.work.count, 1)),
+      context_(context_of(device, program.work, layout_)),
       layout_(payload_layout(program.work.codec, program.work.type, 0)),
       inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {
     if (is_custom(program.work.op))
@@ -66,14 +76,46 @@ void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_pay
     for (const Op &op : ops)
         if (op.what == Op::What::write_header)
             write_header(lane, op, segment);
-        else
+        else if (call_.parts.empty())
             resolve(lane, op, segment);
 }
 
 uint32_t TaskExecutor::run(PipelineLane &lane, const Task &task, bool streams_payloads) {
     gather(lane, task, streams_payloads);
-    run_tiles(context_, memory_.steps, program_.tile);
+    if (call_.parts.empty())
+        run_tiles(context_, memory_.steps, program_.tile);
+    else
+        run_parts(lane, task);
     return stored_;
+}
+
+// The segment lies in the buffers of one call after the other.
+void TaskExecutor::run_parts(PipelineLane &lane, const Task &task) {
+    const ElementRange segment = range(lane, task);
+    const uint64_t begin = segment.index % part_stride_, end = begin + segment.count;
+    auto part = std::ranges::upper_bound(call_.parts, begin, {}, &CallPart::begin);
+    if (part != call_.parts.begin()) --part;
+    for (; part != call_.parts.end() && part->begin < end; ++part) {
+        const uint64_t from = std::max(begin, part->begin);
+        const uint64_t to = std::min(end, part->begin + part->count);
+        if (from >= to) continue;
+        part_ = &*part;
+        skipped_ = from - begin;
+        context_.count = to - from;
+        stored_ = 0;
+        memory_.steps.clear();
+        for (const Op &op : ops_of(task))
+            if (op.what != Op::What::write_header) resolve(lane, op, segment);
+        run_tiles(context_, memory_.steps, program_.tile);
+    }
+    part_ = nullptr;
+    context_.count = segment.count; // of layout_
+}
+
+std::byte *TaskExecutor::in_part(const std::byte *base, uint64_t offset) const {
+    const uint64_t of_rank = offset / part_stride_, at = offset % part_stride_ + skipped_;
+    return const_cast<std::byte *>(base) +
+           (of_rank * part_->count + at - part_->begin) * type_bytes(program_.work.type);
 }
 
 Done TaskExecutor::launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher) {
@@ -92,8 +134,14 @@ void TaskExecutor::write_checksums(PipelineLane &lane, const Task &task) {
 
 void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange &segment) {
     const bool stores_payload = op.dst.is(OperandRef::Kind::payload);
-    std::byte *const dst = writable(lane, op.dst, op.chunk);
-    const std::byte *const src = readable(lane, op.src, op.chunk);
+    const size_t dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type);
+    const size_t src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type);
+    std::byte *dst = writable(lane, op.dst, op.chunk);
+    const std::byte *src = readable(lane, op.src, op.chunk);
+    if (part_) {
+        if (!is_callers(op.dst)) dst += skipped_ * dst_stride;
+        if (!is_callers(op.src)) src += skipped_ * src_stride;
+    }
     const bool lies_there = op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
     if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == lent_)) return;
     if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
@@ -106,8 +154,8 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .src_type = op.src_type,
          .dst = dst,
          .src = src,
-         .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
-         .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
+         .dst_stride = dst_stride,
+         .src_stride = src_stride,
          .noise = noise(op, segment),
          .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
          .layout = op.is_inner ? &inner_layout_ : nullptr,
@@ -210,7 +258,7 @@ bool TaskExecutor::was_lent(PipelineLane &lane, const Op &op) const {
 
 Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
     return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
-            .call = call_.number,
+            .call = noise_call(call_),
             .first_index = segment.index};
 }
 
@@ -232,9 +280,11 @@ std::byte *TaskExecutor::slot_address(const PipelineLane &lane, uint32_t wire) c
 std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t chunk) const {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     switch (place.kind) {
-    case OperandRef::Kind::output:
-        return static_cast<std::byte *>(call_.recv) +
-               range(lane, output(place.index), chunk).offset * type_bytes(program_.work.type);
+    case OperandRef::Kind::output: {
+        const uint64_t offset = range(lane, output(place.index), chunk).offset;
+        if (part_) return in_part(part_->recv, offset);
+        return static_cast<std::byte *>(call_.recv) + offset * type_bytes(program_.work.type);
+    }
     case OperandRef::Kind::tile:
         return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
     case OperandRef::Kind::segment:
@@ -252,9 +302,11 @@ std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t
 
 const std::byte *TaskExecutor::readable(PipelineLane &lane, OperandRef place,
                                         uint32_t chunk) const {
-    if (place.is(OperandRef::Kind::input))
-        return static_cast<const std::byte *>(call_.send) +
-               range(lane, input(place.index), chunk).offset * type_bytes(program_.work.type);
+    if (place.is(OperandRef::Kind::input)) {
+        const uint64_t offset = range(lane, input(place.index), chunk).offset;
+        if (part_) return in_part(part_->send, offset);
+        return static_cast<const std::byte *>(call_.send) + offset * type_bytes(program_.work.type);
+    }
     return writable(lane, place, chunk);
 }
 

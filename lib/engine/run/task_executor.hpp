@@ -92,6 +92,11 @@ private:
     // Finds the steps and the addresses of the task's operations.
     void gather(PipelineLane &lane, const Task &task, bool streams_payloads);
     void resolve(PipelineLane &lane, const Op &op, const ElementRange &segment);
+    // Runs the task's operations for Call::parts.
+    void run_parts(PipelineLane &lane, const Task &task);
+    // Where in a buffer of part_ the vector's element lies that is skipped_ elements behind
+    // `offset`.
+    std::byte *in_part(const std::byte *base, uint64_t offset) const;
     // Returns true if peers were given the memory that the operation overwrites.
     bool was_lent(PipelineLane &lane, const Op &op) const;
     ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &label) const;
@@ -117,6 +122,10 @@ private:
     const bool streams_, is_in_place_;
     std::optional<CustomReduction> custom_; // of a custom operation
     std::unique_ptr<InputScaling> scaling_; // of pre_mul_sum, on the host
+    // Elements from the start of one rank's part of the vector to the next, or of the vector.
+    const uint64_t part_stride_;
+    const CallPart *part_ = nullptr; // the task runs on it; null: the call has no parts
+    uint64_t skipped_ = 0;           // elements of the segment before those that lie in part_
     TileContext context_;
     // Of a segment of context_.count elements: in the outermost tier, and below.
     PayloadLayout layout_, inner_layout_;
