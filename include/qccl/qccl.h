@@ -36,8 +36,8 @@
  *   thread is inside the communicator, and from the idle and log functions of qcclConfig_t.
  *
  * Handles
- * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, streams of qcclStreamCreate, registrations) are
- *   numbers, not addresses. A process gives each number once.
+ * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, streams of qcclStreamCreate, requests,
+ *   registrations) are numbers, not addresses. A process gives each number once.
  * - A handle ends when it is destroyed, aborted or deregistered. From then on every call with it is
  *   refused with qcclInvalidUsage, for the life of the process. If a call races with the end, a
  *   call that comes too late is refused, and a call that came in time finishes first.
@@ -48,7 +48,7 @@
  *   a communicator of a GPU, streams are the vendor's, and the vendor's runtime does dereference
  *   them.
  * - A forked child may use and destroy its parent's codecs. It is refused its parent's
- *   communicators and streams with qcclInvalidUsage.
+ *   communicators, streams and requests with qcclInvalidUsage.
  */
 #ifndef QCCL_H
 #define QCCL_H
@@ -724,7 +724,7 @@ QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
  *                        Nothing has happened; the caller destroys the communicator later.
  *   qcclMismatch         Ranks made different calls; also a mismatch by which the communicator
  *                        failed earlier, if this rank has not been told: no call, no function of
- *                        its stream and no qcclCommGetAsyncError has returned it.
+ *                        its stream or of a request and no qcclCommGetAsyncError has returned it.
  *   other failures       as in qcclCommFinalize, if the communicator had not failed before.
  *                        qcclMismatch and these codes come when the communicator has been freed.
  *   resource errors
@@ -809,9 +809,10 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  *                        qcclDamagedData, qcclUnhandledDeviceError, qcclSystemError,
  *                        qcclInternalError, and qcclInvalidUsage on communicators of
  *                        qcclCommInitAll.
- *   A call on a host stream returns its own failure later: by the first qcclStreamSynchronize or
- *   qcclStreamQuery, by qcclCommGetAsyncError, and by every later call on `comm`. A call on a GPU's
- *   stream returns it by qcclCommGetAsyncError and by every later call on `comm`.
+ *   A call on a host stream returns its own failure later: by the request behind it, or the first
+ *   qcclStreamSynchronize or qcclStreamQuery; by qcclCommGetAsyncError, and by every later call on
+ *   `comm`. A call on a GPU's stream returns it by qcclCommGetAsyncError and by every later call on
+ *   `comm`.
  * Threads: one at a time in `comm`. Blocks without a stream and with QCCL_STREAM_SYNC; a stream
  *   makes the call return without waiting for other ranks. `timeout` limits each wait for a live
  *   rank.
@@ -1324,7 +1325,8 @@ QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t
 
 /* Makes a stream of the host: a queue with a thread of its own. The calls on one communicator
  * happen in the order in which they were made, whatever streams they name. The stream keeps the
- * first error of its calls until qcclStreamSynchronize or qcclStreamQuery returns it.
+ * first error of its calls until qcclStreamSynchronize or qcclStreamQuery returns it, or a request
+ * takes it.
  *
  * stream_out: receives the stream. The caller destroys it with qcclStreamDestroy.
  * Returns
@@ -1368,6 +1370,112 @@ QCCL_API qcclResult_t qcclStreamSynchronize(qcclStream_t stream);
  *   resource errors
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
+
+/* ---- Requests --------------------------------------------------------------------------------
+ * A request is a point in a host stream. It is done when everything that was put into the stream
+ * before that point is done. So a call on a stream and a request behind it are what a nonblocking
+ * call of MPI is:
+ *
+ *     qcclAllReduce(send, recv, count, qcclFloat32, qcclSum, comm, stream);
+ *     qcclRequestRecord(stream, &request);
+ *     ...                                     // what needs no result
+ *     qcclWait(&request);
+ *
+ * - Errors. A request takes the first error of the calls before it that neither an earlier request
+ *   of the stream has taken nor qcclStreamSynchronize or qcclStreamQuery has returned. So each
+ *   error comes once. The function that finds the request done returns the error; its own refusals
+ *   leave the request as it was.
+ * - End. A request ends when a function returns that it is done, with or without an error. That
+ *   function sets the caller's variable to NULL. A request that is NULL counts as done and has no
+ *   error. Requests outlive their stream: qcclStreamDestroy waits for the work, and they are done.
+ * - Streams hold the order of calls. Requests of one stream are done one after the other, and those
+ *   of different streams in any order, except that calls on one communicator follow one another.
+ *   Calls of an open group are put into the stream at the group's end.
+ * - Requests have no thread of their own. The calls go on whether or not the program waits.
+ * Streams of a GPU have events of the vendor's runtime instead. */
+typedef struct qcclRequest *qcclRequest_t;
+
+/* Makes a request for all that has been put into the stream so far.
+ *
+ * stream: from qcclStreamCreate, not NULL.
+ * request_out: receives the request, which is done already if the stream's queue is empty. The
+ *   caller ends it with one of the functions below.
+ * Returns
+ *   handle errors        qcclInvalidArgument also for QCCL_STREAM_SYNC.
+ *   qcclInvalidArgument  request_out is NULL.
+ *   resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclRequestRecord(qcclStream_t stream, qcclRequest_t *request_out);
+/* Asks whether a request is done, and ends it if it is.
+ *
+ * request: not NULL. Set to NULL if the request has ended.
+ * is_done: receives 1 if the request is done, else 0. Set to 1 also if the function returns the
+ *   error that the request carries.
+ * Returns
+ *   qcclSuccess          Also while the request is not done.
+ *   handle errors        of *request. Nothing has happened.
+ *   qcclInvalidArgument  request or is_done is NULL.
+ *   qcclInvalidUsage     also if another thread ends the request at the same time.
+ *   failures             of collectives, and qcclDamagedData of qcclCodecDecode: the error that the
+ *                        request carries.
+ *   resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclTest(qcclRequest_t *request, int *is_done);
+/* Waits until a request is done, and ends it.
+ *
+ * request: not NULL. Set to NULL when the request has ended.
+ * Returns
+ *   handle errors        of *request. Nothing has happened.
+ *   qcclInvalidArgument  request is NULL.
+ *   qcclInvalidUsage     also on the thread of the request's stream (in an idle or log function),
+ *                        and if another thread has ended the request meanwhile.
+ *   failures             and qcclDamagedData, as for qcclTest.
+ *   resource errors
+ * Threads: any but the stream's own. Blocks; a call in the stream waits no longer than its
+ * `timeout` says. */
+QCCL_API qcclResult_t qcclWait(qcclRequest_t *request);
+/* Waits until one of several requests is done, and ends that one. If several are done, it is the
+ * first of them in the array.
+ *
+ * count: 0 or more.
+ * requests: `count` requests, which may be of different streams. Those that are NULL are left out.
+ *   The one that has ended is set to NULL. NULL with a count of 0.
+ * index: not NULL. Receives the place of the one that has ended, from 0, also if the function
+ *   returns its error; or -1 if there was no request.
+ * Returns
+ *   qcclSuccess          Also if there was no request.
+ *   handle errors        of any of the requests. Nothing has happened; the sentence says which one.
+ *   qcclInvalidArgument  index or requests is NULL, or count is less than 0.
+ *   qcclInvalidUsage     also on the thread of the stream of a request that is not done (in an idle
+ *                        or log function), and if another thread has ended the request meanwhile.
+ *   failures             and qcclDamagedData, as for qcclTest.
+ *   resource errors
+ * Threads: any but the streams' own. Blocks as qcclWait does. */
+QCCL_API qcclResult_t qcclWaitAny(int count, qcclRequest_t requests[], int *index);
+/* Waits until all of several requests are done, whatever errors they have, and ends all of them.
+ *
+ * count, requests: as for qcclWaitAny. No request stands in the array twice. All are set to NULL.
+ * Returns
+ *   qcclSuccess          No request has an error, or there was none.
+ *   handle errors        of any of the requests. Nothing has happened; the sentence says which one.
+ *   qcclInvalidArgument  requests is NULL, or count is less than 0.
+ *   qcclInvalidUsage     also on the thread of the stream of a request that is not done (in an idle
+ *                        or log function). Or another thread has ended one of the requests
+ *                        meanwhile, or one stands in the array twice; the others have ended.
+ *   failures             and qcclDamagedData, as for qcclTest: the error of the first request in
+ *                        the array that has one. Errors of others are dropped; a program that needs
+ *                        each calls qcclWait for one request after the other.
+ *   resource errors
+ * Threads: any but the streams' own. Blocks as qcclWait does. */
+QCCL_API qcclResult_t qcclWaitAll(int count, qcclRequest_t requests[]);
+/* Ends a request without waiting. The calls go on, and use their buffers as before. The error that
+ * the request carries, or would carry, is dropped; a communicator that has failed keeps its own.
+ *
+ * request: NULL does nothing.
+ * Returns
+ *   handle errors, resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclRequestFree(qcclRequest_t request);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 

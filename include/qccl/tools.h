@@ -98,6 +98,13 @@ QCCL_TWIN_OF(qcclStreamDestroy);
 QCCL_TWIN_OF(qcclStreamSynchronize);
 QCCL_TWIN_OF(qcclStreamQuery);
 
+QCCL_TWIN_OF(qcclRequestRecord);
+QCCL_TWIN_OF(qcclTest);
+QCCL_TWIN_OF(qcclWait);
+QCCL_TWIN_OF(qcclWaitAny);
+QCCL_TWIN_OF(qcclWaitAll);
+QCCL_TWIN_OF(qcclRequestFree);
+
 QCCL_TWIN_OF(qcclMemAlloc);
 QCCL_TWIN_OF(qcclMemFree);
 QCCL_TWIN_OF(qcclCommRegister);

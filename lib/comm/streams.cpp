@@ -1,9 +1,8 @@
-// Implements host streams and their C functions, and calls on GPU streams with GPU events, stream
-// waits and host callbacks in graphs.
+// Implements host streams and requests, and calls on GPU streams with GPU events, stream waits and
+// host callbacks in graphs.
 #include "comm/streams.hpp"
 
-#include "base/settings.hpp"
-#include "comm/boundary.hpp"
+#include "base/exception_boundary.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +21,67 @@ static Done pin(ServiceThread &thread, std::optional<uint64_t> cpu) {
     if (pinned) return {};
     return Error::make(pinned.error().code, "QCCL_PROGRESS_CPU=%" PRIu64 ": %s", *cpu,
                        pinned.error().text);
+}
+
+// ---- Requests
+
+Done UntoldError::tell() {
+    if (!error) return {};
+    const Error told_now = *error;
+    if (told) told->store(true, std::memory_order_relaxed);
+    *this = {};
+    return told_now;
+}
+
+// A thread that waits for several requests sleeps once for all of them. Requests share it, so that
+// they wake the thread when they hold no lock that it needs.
+struct StreamRequest::WaitingThread {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_woken = false;
+
+    void wake() {
+        {
+            const std::lock_guard lock(mutex);
+            is_woken = true;
+        }
+        changed.notify_all();
+    }
+    void sleep() {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return is_woken; });
+    }
+};
+
+void StreamRequest::finish(UntoldError untold) {
+    untold_ = std::move(untold);
+    std::vector<std::shared_ptr<WaitingThread>> waiting;
+    {
+        const std::lock_guard lock(mutex_);
+        is_done_.store(true, std::memory_order_release);
+        waiting = std::move(waiting_);
+    }
+    for (const auto &each : waiting) each->wake();
+}
+
+void StreamRequest::await_any(std::span<StreamRequest *const> requests) {
+    const auto is_any_done = [&] { return std::ranges::any_of(requests, &StreamRequest::is_done); };
+    // The stream's thread may have no other core. A small call is over before these yields are.
+    for (unsigned yields = 0; yields < most_yields; yields++) {
+        if (is_any_done()) return;
+        std::this_thread::yield();
+    }
+    const auto self = std::make_shared<WaitingThread>();
+    for (StreamRequest *const request : requests) {
+        const std::lock_guard lock(request->mutex_);
+        if (request->is_done()) self->wake();
+        request->waiting_.push_back(self);
+    }
+    self->sleep();
+    for (StreamRequest *const request : requests) {
+        const std::lock_guard lock(request->mutex_);
+        std::erase(request->waiting_, self);
+    }
 }
 
 // ---- Host streams
@@ -54,35 +114,41 @@ void Stream::run() {
     for (;;) {
         changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
         if (queue_.empty()) return;
+        WorkItem &item = queue_.front();
         lock.unlock();
-        const Done done = exception_boundary(queue_.front().run);
+        const Done done = exception_boundary(item.run);
         lock.lock();
-        if (!done && !error_) {
-            error_ = done.error();
-            told_ = std::move(queue_.front().told);
-        }
+        if (!done && !untold_.error) untold_ = {done.error(), std::move(item.told)};
+        const auto requests = std::move(item.requests);
+        UntoldError taken = requests.empty() ? UntoldError() : std::exchange(untold_, {});
         queue_.pop_front();
         changed_.notify_all();
+        if (requests.empty()) continue;
+        lock.unlock();
+        for (const auto &request : requests) request->finish(std::exchange(taken, {}));
+        lock.lock();
     }
 }
 
-Done Stream::take_error() {
-    if (!error_) return {};
-    const Error error = *error_;
-    error_.reset();
-    if (told_) told_->store(true, std::memory_order_relaxed);
-    return error;
+std::shared_ptr<StreamRequest> Stream::record() {
+    auto request = std::make_shared<StreamRequest>(thread_.id());
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty())
+        request->finish(std::exchange(untold_, {}));
+    else
+        queue_.back().requests.push_back(request);
+    return request;
 }
 
 Done Stream::synchronize() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty(); });
-    return take_error();
+    return untold_.tell();
 }
 
 Done Stream::query() {
     const std::lock_guard lock(mutex_);
-    QCCL_TRY(take_error());
+    QCCL_TRY(untold_.tell());
     if (queue_.empty()) return {};
     return Error::make(Code::in_progress, "%zu calls are not done yet", queue_.size());
 }
@@ -111,24 +177,6 @@ ChannelStream::~ChannelStream() {
     if (!handle_) return;
     auto taken = stream_handles.refer(handle_);
     if (taken && taken->end()) taken->await_others();
-}
-
-// For the C functions of streams, for which NULL and QCCL_STREAM_SYNC have no meaning.
-static Result<StreamRef> take_real_stream(qcclStream_t handle) {
-    QCCL_TRY(StreamRef stream, take_stream(handle));
-    if (!stream)
-        return invalid_argument("stream is %s, not one from qcclStreamCreate",
-                                handle ? "QCCL_STREAM_SYNC" : "NULL");
-    return stream;
-}
-
-static Result<StreamRef> take_stream_to_wait_for(qcclStream_t handle) {
-    QCCL_TRY(StreamRef stream, take_real_stream(handle));
-    if (stream->is_this_thread())
-        return Error::make(Code::invalid_usage,
-                           "a stream cannot wait for itself (this is its own thread, in an idle "
-                           "or log function)");
-    return stream;
 }
 
 // ---- GPU streams
@@ -407,43 +455,3 @@ std::optional<Done> GpuStreamQueue::await_arrival(std::unique_lock<std::mutex> &
 }
 
 } // namespace qccl
-
-using namespace qccl;
-
-qcclResult_t qcclStreamCreate(qcclStream_t *stream_out) {
-    return guarded([=]() -> Done {
-        if (!stream_out) return invalid_argument("stream_out is NULL");
-        QCCL_TRY(const Settings settings, read_settings(environ));
-        QCCL_TRY(auto stream, Stream::create(settings.progress_cpu));
-        QCCL_TRY(*stream_out, stream_handles.add(std::move(stream)));
-        return {};
-    });
-}
-QCCL_TWIN(qcclStreamCreate);
-
-qcclResult_t qcclStreamDestroy(qcclStream_t stream) {
-    return guarded([=]() -> Done {
-        if (!stream) return {};
-        QCCL_TRY(StreamRef taken, take_stream_to_wait_for(stream));
-        QCCL_TRY(taken.end());
-        taken.await_others();
-        return {};
-    });
-}
-QCCL_TWIN(qcclStreamDestroy);
-
-qcclResult_t qcclStreamSynchronize(qcclStream_t stream) {
-    return guarded([=]() -> Done {
-        QCCL_TRY(const StreamRef taken, take_stream_to_wait_for(stream));
-        return taken->synchronize();
-    });
-}
-QCCL_TWIN(qcclStreamSynchronize);
-
-qcclResult_t qcclStreamQuery(qcclStream_t stream) {
-    return guarded([=]() -> Done {
-        QCCL_TRY(const StreamRef taken, take_real_stream(stream));
-        return taken->query();
-    });
-}
-QCCL_TWIN(qcclStreamQuery);

@@ -2,7 +2,9 @@
 // streams, collectives and codecs use host streams.
 // Stream is a host stream: a queue of work, and a thread that runs it in order. Work that depends
 // on other streams waits for them itself. Any thread may use a stream; synchronize and the
-// destructor wait until the queue is empty.
+// destructor wait until the queue is empty. StreamRequest is what a program holds of a point in a
+// stream: it is done when the work before that point is done. Any thread may ask whether it is;
+// await_any waits for the first of several.
 // GpuStreamQueue holds calls on GPU streams: a stream that reaches a call waits until a thread of
 // the communicator has made the call. Calls run in the order in which they were enqueued. A call
 // that a graph replays runs as soon as a stream reaches it, and the calls of one graph run in the
@@ -26,6 +28,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <qccl/qccl.h>
@@ -34,10 +39,49 @@ namespace qccl {
 
 // ---- Host streams
 
+// The first error of a stream's work that the caller has not received.
+struct UntoldError {
+    std::optional<Error> error{};
+    // Set to true when the caller has received the error; may be null.
+    std::shared_ptr<std::atomic<bool>> told = nullptr;
+
+    // Returns the error, which the caller then has received.
+    Done tell();
+};
+
+class StreamRequest {
+public:
+    explicit StreamRequest(std::thread::id stream_thread) : stream_thread_(stream_thread) {}
+    StreamRequest(const StreamRequest &) = delete;
+
+    bool is_done() const { return is_done_.load(std::memory_order_acquire); }
+    // Whether the calling thread is the one that the request waits for.
+    bool is_of_this_thread() const { return stream_thread_ == std::this_thread::get_id(); }
+    // Called once. `untold`: what the request carries from now on.
+    void finish(UntoldError untold);
+    // Returns the error that the request carries. Requires is_done(); one thread calls it, once.
+    Done tell() { return untold_.tell(); }
+    // Waits until one of the requests, none of which is null, is done.
+    static void await_any(std::span<StreamRequest *const> requests);
+
+private:
+    struct WaitingThread;
+    // Before a thread that waits goes to sleep.
+    static constexpr unsigned most_yields = 64;
+
+    const std::thread::id stream_thread_;
+    std::atomic<bool> is_done_{false};
+    UntoldError untold_; // written before is_done_
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<WaitingThread>> waiting_; // of threads that wait
+};
+
 struct WorkItem {
     std::function<Done()> run;
-    // Set to true when the caller has received the work's error; may be null.
+    // As UntoldError::told, for the work's error.
     std::shared_ptr<std::atomic<bool>> told = nullptr;
+    // They are done when this work is.
+    std::vector<std::shared_ptr<StreamRequest>> requests{};
 };
 
 class Stream {
@@ -49,6 +93,9 @@ public:
     Stream &operator=(const Stream &) = delete;
 
     void enqueue(WorkItem work);
+    // Returns a request for the work that is enqueued now. It takes the error that synchronize and
+    // query would return, if they have not returned it by the time that the request is done.
+    std::shared_ptr<StreamRequest> record();
     // Each returns the first error since the last one that was returned, once. query returns
     // in_progress while work is left.
     Done synchronize();
@@ -59,13 +106,11 @@ public:
 private:
     Stream() = default;
     void run();
-    Done take_error();
 
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<WorkItem> queue_; // the front item is running
-    std::optional<Error> error_;
-    std::shared_ptr<std::atomic<bool>> told_; // of the work that error_ came from
+    UntoldError untold_;
     bool ends_ = false;
     ServiceThread thread_; // last: it uses all of the above
 };
