@@ -1,0 +1,216 @@
+/* Tests that one thread has calls on several communicators in flight: on a stream for each, in
+ * orders that differ between ranks, and in groups. */
+#include "tests/api/process_kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { comms = 3, pair = 2, each = 60 };
+
+/* One communicator's calls of one rank, of which one is in flight at a time. */
+typedef struct {
+    qcclComm_t comm;
+    qcclStream_t stream;
+    float *values;
+    int made;
+} lane_t;
+
+static qcclResult_t open_lanes(lane_t lanes[comms], qcclComm_t comm)
+{
+    qcclResult_t result = qcclSuccess;
+    int i;
+    memset(lanes, 0, comms * sizeof *lanes);
+    for (i = 0; i < comms && result == qcclSuccess; i++) {
+        lanes[i].values = malloc(count * sizeof *lanes[i].values);
+        result = qcclCommDup(comm, &lanes[i].comm, NULL);
+        if (result == qcclSuccess) result = qcclStreamCreate(&lanes[i].stream);
+    }
+    return result;
+}
+
+static qcclResult_t close_lanes(lane_t lanes[comms])
+{
+    qcclResult_t result = qcclSuccess;
+    int i;
+    for (i = 0; i < comms; i++) {
+        const qcclResult_t ended = qcclCommDestroy(lanes[i].comm);
+        if (result == qcclSuccess) result = ended;
+        qcclStreamDestroy(lanes[i].stream);
+        free(lanes[i].values);
+    }
+    return result;
+}
+
+static int lane_count(int made) { return made % 4 == 0 ? 1 : count; }
+
+static qcclResult_t begin(lane_t *lane, int rank, int which, qcclRequest_t *request)
+{
+    const int n = lane_count(lane->made);
+    qcclResult_t result;
+    int i;
+    for (i = 0; i < n; i++) lane->values[i] = (float)(rank + which + lane->made);
+    result = qcclAllReduce(lane->values, lane->values, (size_t)n, qcclFloat32, qcclSum, lane->comm,
+                           lane->stream);
+    return result == qcclSuccess ? qcclRequestRecord(lane->stream, request) : result;
+}
+
+static int is_right(const lane_t *lane, int which)
+{
+    const float sum = (float)(size * (which + lane->made) + size * (size - 1) / 2);
+    int i;
+    for (i = 0; i < lane_count(lane->made); i++)
+        if (lane->values[i] != sum) return 0;
+    return 1;
+}
+
+/* Every rank begins with another communicator, and goes on with whichever is done first. */
+static qcclResult_t cross(int rank, qcclComm_t comm, shared_t *noted)
+{
+    lane_t lanes[comms];
+    qcclRequest_t requests[comms] = {NULL};
+    qcclResult_t result = open_lanes(lanes, comm), ended;
+    int i, which = 0;
+    for (i = 0; i < comms && result == qcclSuccess; i++) {
+        which = (i * (1 + rank % 2) + rank) % comms;
+        result = begin(&lanes[which], rank, which, &requests[which]);
+    }
+    while (result == qcclSuccess) {
+        result = qcclWaitAny(comms, requests, &which);
+        if (result != qcclSuccess || which < 0) break;
+        if (!is_right(&lanes[which], which)) result = qcclInternalError;
+        noted->ranks[rank].calls++;
+        if (++lanes[which].made < each && result == qcclSuccess)
+            result = begin(&lanes[which], rank, which, &requests[which]);
+    }
+    if (result == qcclSuccess && noted->ranks[rank].calls != comms * each)
+        result = qcclInternalError;
+    /* The kit asks the first communicator, which has not made these calls. */
+    if (result != qcclSuccess) strcpy(noted->gathered[rank], qcclGetLastError(NULL));
+    for (i = 0; i < comms; i++) qcclRequestFree(requests[i]);
+    ended = close_lanes(lanes);
+    return result == qcclSuccess ? ended : result;
+}
+
+static void processes_cross_their_communicators(void **state)
+{
+    const scenario_t scenario = {cross, NULL, 0, -1, 0, 0, NULL, NULL};
+    int statuses[size], rank;
+    (void)state;
+    play(&scenario, statuses);
+    for (rank = 0; rank < size; rank++) {
+        if (statuses[rank] != 0 || shared->ranks[rank].result != qcclSuccess)
+            fail_msg("rank %d: status %d, %s", rank, statuses[rank], shared->ranks[rank].sentence);
+        assert_int_equal(shared->ranks[rank].calls, comms * each);
+        assert_int_equal(shared->ranks[rank].destroyed, qcclSuccess);
+    }
+}
+
+/* The rule counts the calls of each communicator; each has a call in flight. */
+static void a_death_ends_the_calls_of_all_communicators(void **state)
+{
+    const scenario_t scenario = {cross, "rank=1,call=40,kill", 0, -1, 0, 0, NULL, NULL};
+    int statuses[size], rank;
+    (void)state;
+    play(&scenario, statuses);
+    assert_true(WIFSIGNALED(statuses[1]));
+    for (rank = 0; rank < size; rank++) {
+        if (rank == 1) continue;
+        assert_int_equal(statuses[rank], 0);
+        assert_int_equal(shared->ranks[rank].result, qcclPeerLost);
+        assert_says(shared->gathered[rank], "rank 1");
+    }
+}
+
+/* All ranks of two communicators in one thread. Rank 0 begins with one and rank 1 with the other;
+ * a communicator's call is done when both ranks have it. */
+static void one_thread_drives_all_ranks_of_two_communicators(void **state)
+{
+    world_t worlds[2];
+    qcclStream_t streams[2][pair];
+    qcclRequest_t requests[2 * pair] = {NULL};
+    float values[2][pair];
+    int round, i, rank, index, done;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        worlds[i] = make_world(pair);
+        for (rank = 0; rank < pair; rank++)
+            assert_int_equal(qcclStreamCreate(&streams[i][rank]), qcclSuccess);
+    }
+    for (round = 0; round < each; round++) {
+        for (i = 0; i < 2 * pair; i++) {
+            const int which = (i + i / 2 + round) % 2; /* 0 1 1 0, or 1 0 0 1 */
+            rank = i / 2;
+            values[which][rank] = (float)(round + which + rank);
+            assert_int_equal(qcclAllReduce(&values[which][rank], &values[which][rank], 1,
+                                           qcclFloat32, qcclSum, worlds[which].comms[rank],
+                                           streams[which][rank]),
+                             qcclSuccess);
+            assert_int_equal(qcclRequestRecord(streams[which][rank], &requests[2 * which + rank]),
+                             qcclSuccess);
+        }
+        for (done = 0; done < 2 * pair; done++) {
+            assert_int_equal(qcclWaitAny(2 * pair, requests, &index), qcclSuccess);
+            assert_in_range(index, 0, 2 * pair - 1);
+            assert_true(values[index / 2][index % 2] == (float)(2 * (round + index / 2) + 1));
+        }
+    }
+    for (i = 0; i < 2; i++) {
+        for (rank = 0; rank < pair; rank++)
+            assert_int_equal(qcclStreamDestroy(streams[i][rank]), qcclSuccess);
+        end_world(&worlds[i]);
+    }
+}
+
+/* In a group the communicators may come in any order, with streams and without. */
+static qcclResult_t cross_in_groups(int rank, qcclComm_t comm, shared_t *noted)
+{
+    lane_t lanes[comms];
+    qcclRequest_t requests[comms] = {NULL};
+    qcclResult_t result = open_lanes(lanes, comm), ended;
+    int round, i, which;
+    for (round = 0; round < each && result == qcclSuccess; round++) {
+        const int is_blocking = round % 2;
+        result = qcclGroupStart();
+        for (i = 0; i < comms && result == qcclSuccess; i++) {
+            lane_t *lane = &lanes[(i * (1 + rank % 2) + rank + round) % comms];
+            lane->values[0] = (float)(rank + round);
+            result = qcclAllReduce(lane->values, lane->values, 1, qcclFloat32, qcclSum, lane->comm,
+                                   is_blocking ? NULL : lane->stream);
+        }
+        ended = qcclGroupEnd();
+        if (result == qcclSuccess) result = ended;
+        for (i = 0; i < comms && !is_blocking && result == qcclSuccess; i++)
+            result = qcclRequestRecord(lanes[i].stream, &requests[i]);
+        for (i = 0; i < comms && !is_blocking && result == qcclSuccess; i++)
+            result = qcclWaitAny(comms, requests, &which);
+        for (i = 0; i < comms && result == qcclSuccess; i++)
+            if (lanes[i].values[0] != (float)(size * round + size * (size - 1) / 2))
+                result = qcclInternalError;
+        noted->ranks[rank].calls++;
+    }
+    ended = close_lanes(lanes);
+    return result == qcclSuccess ? ended : result;
+}
+
+static void groups_cross_their_communicators(void **state)
+{
+    const scenario_t scenario = {cross_in_groups, NULL, 0, -1, 0, 0, NULL, NULL};
+    int statuses[size], rank;
+    (void)state;
+    play(&scenario, statuses);
+    for (rank = 0; rank < size; rank++)
+        if (statuses[rank] != 0 || shared->ranks[rank].result != qcclSuccess)
+            fail_msg("rank %d: status %d, %s", rank, statuses[rank], shared->ranks[rank].sentence);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_cross_their_communicators),
+        cmocka_unit_test(a_death_ends_the_calls_of_all_communicators),
+        cmocka_unit_test(groups_cross_their_communicators),
+        cmocka_unit_test(one_thread_drives_all_ranks_of_two_communicators),
+    };
+    return cmocka_run_group_tests(tests, share_memory, NULL);
+}
