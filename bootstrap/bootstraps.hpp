@@ -3,6 +3,7 @@
 // communicators use them. What blocks says so.
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "comm/bootstrap.hpp"
 
@@ -48,6 +49,8 @@ struct RendezvousOptions {
     // rank that does not get in; and, with a launcher's variables, one on rank 0 about a process
     // that has another secret. That last call comes from another thread.
     Warn warn;
+    // A rank that waits calls it; after an error the rank leaves, and the others learn of that.
+    CancelCheck cancel_check{};
 };
 
 // Starts to serve the rendezvous on a background thread of this process. The thread ends once every

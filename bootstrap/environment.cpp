@@ -228,6 +228,7 @@ static Result<std::vector<Socket>> open_patiently(RendezvousPlan &plan, uint32_t
             options.warn(problem.text);
             warn_at = TimePoint::max();
         }
+        if (options.cancel_check) QCCL_TRY(options.cancel_check());
         std::this_thread::sleep_for(look_again);
     }
 }
@@ -245,6 +246,7 @@ Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environme
         QCCL_TRY(auto listeners, open_patiently(plan, mine.size, options.rendezvous));
         RendezvousOptions served = options.rendezvous;
         served.warn = warn.lend();
+        served.cancel_check = {}; // of this rank alone
         QCCL_TRY(serve_rendezvous(std::move(listeners), plan.fields.secret, served,
                                   Afterwards::make_room));
         plan.fields.endpoints = from_inside(plan.listen_at);

@@ -136,14 +136,23 @@ public:
     bool wants_room() const { return wants_room_; }
 
     TimePoint deadline() const { return deadline_; }
-    bool is_over() const { return Clock::now() >= deadline_; }
+    // Whether the time is over, or the caller has called the attempt off.
+    bool is_over() const { return Clock::now() >= deadline_ || !is_wanted(); }
+    Done is_wanted() const { return options_.cancel_check ? options_.cancel_check() : Done(); }
     // Bounds the time spent at the next endpoint; 0: all the time that is left.
     void begin_try(std::chrono::nanoseconds longest);
     // Gives an endpoint that has accepted the connection the time for a handshake.
     void extend_try(std::chrono::nanoseconds longest);
-    bool is_try_over() const { return Clock::now() >= try_ends_; }
-    // When a waiting caller must wake up: at the end of the try, or to warn.
-    TimePoint next_look() const { return std::min(try_ends_, warn_at_); }
+    bool is_try_over() const { return Clock::now() >= try_ends_ || !is_wanted(); }
+    // When a waiting caller must wake up: at the end of the try, to warn, or to look whether the
+    // attempt has been called off.
+    TimePoint next_look() const {
+        return qccl::next_look(Clock::now(), std::min(try_ends_, warn_at_), options_.cancel_check);
+    }
+
+    // Sleeps until then, but not beyond the deadline. Returns the error of an attempt that has been
+    // called off.
+    Done sleep_until(TimePoint then) const;
 
     // Sets what keeps the rank out at the moment.
     void note(const char *obstacle) { obstacle_ = obstacle; }

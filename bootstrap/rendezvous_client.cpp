@@ -31,6 +31,15 @@ void JoinAttempt::extend_try(std::chrono::nanoseconds longest) {
     try_ends_ = std::min(deadline_, std::max(try_ends_, Clock::now() + longest));
 }
 
+Done JoinAttempt::sleep_until(TimePoint then) const {
+    const TimePoint end = std::min(deadline_, then);
+    for (TimePoint now = Clock::now(); now < end; now = Clock::now()) {
+        QCCL_TRY(is_wanted());
+        std::this_thread::sleep_until(qccl::next_look(now, end, options_.cancel_check));
+    }
+    return is_wanted();
+}
+
 void JoinAttempt::warn_if_late() {
     if (Clock::now() < warn_at_) return;
     warn_at_ = TimePoint::max();
@@ -214,6 +223,7 @@ private:
     Result<std::optional<Message>> receive();
     Done take(const Message &message, bool is_last_answer);
     void send(FrameKind kind, std::span<const std::byte> payload);
+    Done is_wanted();
     Error server_lost() const;
 
     Channel channel_;
@@ -242,6 +252,12 @@ void RendezvousClient::send(FrameKind kind, std::span<const std::byte> payload) 
     channel_.queue(std::as_bytes(std::span(&sealed.head, 1)));
     channel_.queue(payload);
     channel_.queue(sealed.tag);
+}
+
+Done RendezvousClient::is_wanted() {
+    const Done wanted = options_.cancel_check ? options_.cancel_check() : Done();
+    if (!wanted) has_given_up_ = true;
+    return wanted;
 }
 
 Error RendezvousClient::server_lost() const {
@@ -315,6 +331,7 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
             QCCL_TRY(take(*message, is_ending));
             continue;
         }
+        if (const Done wanted = is_wanted(); !wanted) return wanted.error();
         const TimePoint now = Clock::now();
         if (is_ending && now >= last_call) {
             has_given_up_ = true;
@@ -329,7 +346,7 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
             warn_at = TimePoint::max();
             continue;
         }
-        wait_until(channel_, std::min(warn_at, last_call));
+        wait_until(channel_, next_look(now, std::min(warn_at, last_call), options_.cancel_check));
     }
 }
 
@@ -360,6 +377,7 @@ Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
 // The only message that comes unasked is that of a failure.
 Done RendezvousClient::check() {
     while (!failure_) {
+        QCCL_TRY(is_wanted());
         const auto message = receive();
         if (message && !*message) return {};
         const Done heard = message ? take(**message, false) : outcome(message);
@@ -463,7 +481,7 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
         if (tried.closed && !tried.may_open && (!is_patient || is_vain))
             return is_patient ? join.no_way(tried.stranger) : *tried.closed;
         join.warn_if_late();
-        std::this_thread::sleep_until(std::min(join.deadline(), Clock::now() + pause));
+        QCCL_TRY(join.sleep_until(Clock::now() + pause));
         pause = std::min<std::chrono::milliseconds>(pause * 2,
                                                     is_patient ? longest_wait : longest_pause);
         longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_endpoint);

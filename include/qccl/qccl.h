@@ -97,13 +97,16 @@ enum {
  *   qcclInvalidArgument       The handle is NULL (where the function does not allow NULL), or the
  *                             value never was a handle of this kind. The caller passes another one.
  *   qcclInvalidUsage          The handle has ended, or this process is a forked child and the
- *                             handle is its parent's. The caller makes a handle of its own.
+ *                             handle is its parent's. The caller makes a handle of its own. Or a
+ *                             nonblocking communicator is not made yet (qcclConfig_t). A
+ *                             communicator whose creation has failed gives the creation error.
  *
  * Entry errors. Functions that enter a communicator return them. They are the handle errors and:
  *   qcclInvalidUsage          Another thread is inside the communicator, another thread is ending
- *                             the communicator, or the caller is the communicator's own idle or log
- *                             function. The call had no effect. The caller repeats it when the
- *                             other thread has left, and outside the idle or log function.
+ *                             the communicator, a nonblocking call is inside, or the caller is the
+ *                             communicator's own idle or log function. The call had no effect. The
+ *                             caller repeats it when the other thread has left, and outside the
+ *                             idle or log function.
  *
  * Resource errors. Every function may return them.
  *   qcclSystemError           The operating system refused memory, a thread, a file, a socket or
@@ -420,9 +423,11 @@ typedef struct {
                              * all ranks need the same name */
     int32_t reproducible;   /* 1: results have the same bits on every machine, see below;
                              * 0: QCCL_REPRODUCIBLE; other values are refused */
-    int32_t fusion;         /* bytes of small calls of a group that run as one call, see "Groups";
+    int32_t nonblocking;    /* 1: creation and qcclCommFinalize return at once, see below; 0: they
+                             * return when they are done; other values are refused */
+    int64_t fusion;         /* bytes of small calls of a group that run as one call, see "Groups";
                              * 0: QCCL_FUSION; < 0: calls are not fused. All ranks need the same */
-    uint64_t reserved[7];
+    uint64_t reserved[6];
 } qcclConfig_t;
 
 /* reproducible: the library chooses the algorithm of a call by the number of ranks, the collective,
@@ -434,6 +439,27 @@ typedef struct {
  * refused (qcclInvalidArgument). A codec is used even if it makes the call slower. Calls may take
  * longer, because the choice does not depend on the machine. All ranks need the same value. Another
  * release may choose another algorithm. */
+
+/* nonblocking: 1 is what a `blocking` of 0 is in NCCL. These functions then check their arguments
+ * and return qcclInProgress, while a thread of the library goes on with their work: those that make
+ * a communicator of this config, and qcclCommFinalize of that communicator. (qcclCommInitAll has no
+ * config. qcclCommInitOob refuses the value, because the caller's all-gather needs its thread.)
+ * Ranks may differ. All other calls are as on any communicator; host streams make them return at
+ * once.
+ * - Creation. The function gives the handle of the communicator. The program polls
+ *   qcclCommGetAsyncError, which gives qcclInProgress, then qcclSuccess when the communicator is
+ *   ready, or the code of a creation error; qcclGetLastError has the sentence.
+ * - While a communicator is made, qcclCommGetAsyncError, qcclGetLastError, qcclGetErrorInfo,
+ *   qcclCommDestroy and qcclCommAbort may be called. All other functions refuse the handle
+ *   (qcclInvalidUsage). After a creation error they return that error.
+ * - qcclCommAbort ends a creation, also one that hangs; the ranks that have met this one get a
+ *   creation error. qcclCommDestroy waits for the creation. Both free the handle.
+ * - A function that makes a communicator of the ranks of `comm` is inside `comm` until it is done:
+ *   `comm` is in progress, too, and refuses other calls (qcclInvalidUsage). If the new communicator
+ *   is aborted before all ranks have come to that function, `comm` fails (qcclRevoked), because the
+ *   function takes part in its calls. Later only the new communicator is given up (qcclRevoked).
+ * - qcclCommFinalize is inside the communicator until it is done. If it fails, the communicator
+ *   has. */
 
 /* peer_timeout: limits how long ranks that have met wait for each other. In creation it limits the
  * exchange of shared memory. If ranks disagree about a call and some ranks have not come to the
@@ -510,7 +536,10 @@ QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
  *   creation errors      qcclInvalidArgument also if nranks or rank is not possible, another
  *                        process has joined as this rank, or `id` is damaged or of another release.
  *                        After an error that ends the creation, all ranks need a new id.
- * Threads: any. Blocks until all ranks have joined; `timeout` limits each wait. */
+ *   qcclInProgress       The config is nonblocking: comm_out has received the communicator, and a
+ *                        thread of the library makes it.
+ * Threads: any. Blocks until all ranks have joined, unless the config is nonblocking; `timeout`
+ * limits each wait. */
 QCCL_API qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id,
                                        int rank);
 QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks,
@@ -555,9 +584,10 @@ typedef struct {
  *   arguments does not call oob->allgather.
  * config: NULL stands for the defaults. The function reads it only during the call.
  * Returns
- *   creation errors      qcclInvalidArgument also if the all-gather does not give contributions in
- *                        rank order; qcclSystemError also if the all-gather returned an error;
- *                        qcclRemoteError also if it returned -qcclRemoteError.
+ *   creation errors      qcclInvalidArgument also if the config is nonblocking, or the all-gather
+ *                        does not give contributions in rank order; qcclSystemError also if the
+ *                        all-gather returned an error; qcclRemoteError also if it returned
+ *                        -qcclRemoteError.
  *   qcclInvalidUsage     The all-gather put other bytes in this rank's place than this rank gave.
  *                        The caller numbers the ranks as its all-gather does.
  * Threads: any. Blocks until all ranks have joined, for as long as the all-gather blocks. */
@@ -598,7 +628,10 @@ QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank
  *                        joined as this rank; qcclRemoteError also if two processes are rank 0;
  *                        qcclSystemError also if rank 0 cannot listen, for example because another
  *                        program holds the port (QCCL_PORT chooses another one).
- * Threads: any. Blocks until all ranks have joined; `timeout` limits each wait. */
+ *   qcclInProgress       The config is nonblocking: comm_out has received the communicator, and a
+ *                        thread of the library makes it.
+ * Threads: any. Blocks until all ranks have joined, unless the config is nonblocking; `timeout`
+ * limits each wait. */
 QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
 
 #define QCCL_SPLIT_NOCOLOR (-1)
@@ -626,9 +659,11 @@ QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *
  *   failures             `comm` has failed, or fails because ranks made different calls or a rank
  *                        did not come.
  *   qcclInvalidUsage     also if another thread ended `comm` meanwhile.
- * Threads: one at a time in `comm`. Blocks: waits for the calls that this rank has enqueued, and
- * returns when the ranks of its own color are complete. The `timeout` of config, or else that of
- * `comm`, limits each wait. */
+ *   qcclInProgress       The config is nonblocking: comm_out has received the new communicator, or
+ *                        NULL, and a thread of the library goes on.
+ * Threads: one at a time in `comm`. Blocks unless the config is nonblocking: waits for the calls
+ * that this rank has enqueued, and returns when the ranks of its own color are complete. The
+ * `timeout` of config, or else that of `comm`, limits each wait. */
 QCCL_API qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
                                     const qcclConfig_t *config);
 
@@ -692,9 +727,12 @@ enum {
  *   qcclRemoteError      A rank could not make the new communicator.
  *   creation errors
  *   qcclRevoked          Another thread aborted `comm` meanwhile.
+ *   qcclInProgress       The config is nonblocking: comm_out has received the new communicator, and
+ *                        a thread of the library goes on. If this rank aborts the new communicator
+ *                        meanwhile, the others wait until it ends `comm`, too, or for `timeout`.
  *   After any error all ranks may call it again.
- * Threads: one at a time in `comm`. Blocks: waits for the calls that this rank has enqueued and for
- * the other ranks. */
+ * Threads: one at a time in `comm`. Blocks unless the config is nonblocking: waits for the calls
+ * that this rank has enqueued and for the other ranks. */
 QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                                      qcclComm_t *comm_out, const qcclConfig_t *config, int flags);
 
@@ -708,7 +746,9 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
  *   entry errors
  *   failures             qcclMismatch if ranks made different calls, qcclPeerLost and qcclTimeout
  *                        if a rank does not come, else the error that failed the communicator.
- * Threads: one at a time in `comm`. Blocks; `timeout` limits the wait for other ranks. */
+ *   qcclInProgress       The communicator's config is nonblocking: a thread of the library waits.
+ * Threads: one at a time in `comm`. Blocks unless the config is nonblocking; `timeout` limits the
+ * wait for other ranks. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
 /* Waits and compares as qcclCommFinalize does, and then frees the communicator, whatever the
  * comparison gives. A communicator that has failed, or is revoked meanwhile, is freed without
@@ -720,19 +760,21 @@ QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
  * Returns
  *   qcclSuccess          Also for a communicator that has failed.
  *   handle errors        Nothing has happened.
- *   qcclInvalidUsage     also while another thread is inside, and in the idle or log function.
- *                        Nothing has happened; the caller destroys the communicator later.
+ *   qcclInvalidUsage     also while another thread is inside, and in the idle or log function, also
+ *                        in that of its creation. Nothing has happened; the caller destroys the
+ *                        communicator later.
  *   qcclMismatch         Ranks made different calls; also a mismatch by which the communicator
  *                        failed earlier, if this rank has not been told: no call, no function of
  *                        its stream or of a request and no qcclCommGetAsyncError has returned it.
  *   other failures       as in qcclCommFinalize, if the communicator had not failed before.
  *                        qcclMismatch and these codes come when the communicator has been freed.
  *   resource errors
- * Threads: any that is not inside `comm`. Blocks as qcclCommFinalize does. */
+ * Threads: any that is not inside `comm`. Blocks as a blocking qcclCommFinalize does, and until a
+ * creation and nonblocking calls are done. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
-/* Ends the calls that this rank is in, fails the communicator on every rank (qcclRevoked), and
- * frees it here. A call of another thread that is inside returns first (qcclRevoked, unless the
- * communicator had failed before), and later calls get qcclInvalidUsage.
+/* Ends the calls and the creation that this rank is in, fails the communicator on every rank
+ * (qcclRevoked), and frees it here. A call of another thread that is inside returns first
+ * (qcclRevoked, unless the communicator had failed before), and later calls get qcclInvalidUsage.
  *
  * comm: must not be NULL.
  * Returns
@@ -754,9 +796,10 @@ QCCL_API qcclResult_t qcclCommAbort(qcclComm_t comm);
 QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
 /* Tells whether the communicator has failed, and whether its enqueued work is done.
  *
- * comm: must not be NULL.
- * result_out: receives the code that failed the communicator; else qcclInProgress while enqueued
- *   work runs; else qcclSuccess.
+ * comm: must not be NULL. It may be nonblocking and not be made yet.
+ * result_out: receives the code that failed the communicator, or its creation; else qcclInProgress
+ *   while it is made, while a nonblocking call is inside it, and while enqueued work runs; else
+ *   qcclSuccess.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  result_out is NULL.

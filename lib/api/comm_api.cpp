@@ -1,6 +1,6 @@
 // C functions that create a communicator, that finalize, destroy, abort or revoke it, and that ask
-// for its state, size and rank. Those that create communicators block until all ranks have come;
-// qcclGetUniqueId does not.
+// for its state, size and rank. Those that create communicators block until all ranks have come,
+// unless the config is nonblocking; qcclGetUniqueId does not.
 
 #include "api/assemble.hpp"
 #include "api/call/entry.hpp"
@@ -36,23 +36,32 @@ Done check_rank(int nranks, int rank) {
     return invalid_argument("rank is %d; possible are 0 to %d", rank, nranks - 1);
 }
 
-Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
-                                   const CommConfig &comm_config) {
-    const EnvSettings env_settings = read_env_settings();
-    const Settings &settings = env_settings.settings;
+// How a process joins as a rank. The environment's settings are read on the caller's thread.
+struct JoinOrder {
+    int nranks, rank;
+    qcclUniqueId id;
+    CommConfig comm_config;
+    EnvSettings env_settings;
+};
+
+Result<std::shared_ptr<Comm>> join(const JoinOrder &order, const CommTask *task) {
+    const CommConfig &comm_config = order.comm_config;
+    const Settings &settings = order.env_settings.settings;
+    const auto size = static_cast<uint32_t>(order.nranks);
+    const auto rank = static_cast<uint32_t>(order.rank);
     RendezvousOptions options =
         rendezvous_options(settings, comm_config.timeout.value_or(settings.timeout));
     // If the log cannot be created, the ranks learn of that when they have met.
-    if (const auto log = create_log(comm_config, settings, static_cast<uint32_t>(rank)))
+    if (const auto log = create_log(comm_config, settings, rank))
         options.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
+    options.cancel_check = cancel_check_of(task);
     UniqueId bytes;
-    std::memcpy(bytes.data(), id.internal, bytes.size());
+    std::memcpy(bytes.data(), order.id.internal, bytes.size());
     // A rank beyond the size is refused by the rendezvous, where all waiting ranks can learn of it.
-    QCCL_TRY(
-        const std::unique_ptr<Bootstrap> bootstrap,
-        join_unique_id(bytes, static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), options));
-    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config, env_settings,
-                       nullptr);
+    QCCL_TRY(const std::unique_ptr<Bootstrap> bootstrap,
+             join_unique_id(bytes, size, rank, options));
+    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config,
+                       order.env_settings, nullptr);
 }
 
 EnvironmentOptions environment_options(const CommConfig &comm_config, const Settings &settings) {
@@ -66,6 +75,32 @@ EnvironmentOptions environment_options(const CommConfig &comm_config, const Sett
     if (const auto log = create_log(comm_config, settings, static_cast<uint32_t>(Error::no_rank)))
         options.rendezvous.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
     return options;
+}
+
+// A copy of the environment, which the program may change while a task reads it.
+class EnvironmentCopy {
+public:
+    explicit EnvironmentCopy(const char *const *environment) {
+        for (; *environment; environment++) texts_.emplace_back(*environment);
+        for (const std::string &text : texts_) pointers_.push_back(text.c_str());
+        pointers_.push_back(nullptr);
+    }
+    EnvironmentCopy(const EnvironmentCopy &) = delete;
+    const char *const *get() const { return pointers_.data(); }
+
+private:
+    std::vector<std::string> texts_;
+    std::vector<const char *> pointers_;
+};
+
+Result<std::shared_ptr<Comm>> join_launched(const char *const *environment,
+                                            const CommConfig &comm_config,
+                                            const EnvSettings &env_settings, const CommTask *task) {
+    EnvironmentOptions options = environment_options(comm_config, env_settings.settings);
+    options.rendezvous.cancel_check = cancel_check_of(task);
+    QCCL_TRY(const auto bootstrap, join_environment(environment, options));
+    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config, env_settings,
+                       nullptr);
 }
 
 // Creates all ranks at once, each on a thread of its own, as creation needs it. No rank starts
@@ -150,6 +185,38 @@ Done check_devices(const char *const *devices, int nranks) {
 
 // ---- End
 
+// Called by functions that end a communicator: waits until the tasks of it are over, or asks them
+// to give up first if `is_urgent`. A task cannot wait for itself.
+static Done await_creation(const CommRef &comm, bool is_urgent) {
+    CommTask *const creation = comm.record().creation.get();
+    if (!creation) return {};
+    if (creation->is_this_thread() && !creation->is_done())
+        return Error::make(Code::invalid_usage, "comm: a communicator cannot be ended by the log "
+                                                "function of its own creation");
+    if (is_urgent) creation->cancel();
+    creation->await();
+    return {};
+}
+
+// Of a communicator that is made, or whose creation has failed.
+static qcclResult_t async_result(CommRecord &record) {
+    const Done made = record.is_made();
+    if (!made) return to_c(made.error().code);
+    Comm &comm = *record.object;
+    if (const auto failure = comm.failure()) {
+        comm.note_told();
+        return to_c(failure->error.code);
+    }
+    return comm.is_busy() || record.has_work() ? qcclInProgress : qcclSuccess;
+}
+
+// For a communicator whose creation has failed.
+static Done end_unmade(CommRef &comm) {
+    QCCL_TRY(comm.end());
+    comm.await_others();
+    return {};
+}
+
 // Requires that the entry guard is closed. The communicator is freed with the caller's reference.
 static Done end(CommRef &comm) {
     QCCL_TRY(comm.end());
@@ -187,8 +254,9 @@ qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qccl
         if (!id) return invalid_argument("id is NULL");
         QCCL_TRY(check_rank(nranks, rank));
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
-        QCCL_TRY(auto comm, join(nranks, *id, rank, comm_config));
-        return make_handle(std::move(comm), comm_out);
+        const JoinOrder order{nranks, rank, *id, comm_config, read_env_settings()};
+        return make_comm(comm_config, comm_out,
+                         [order](CommTask *task) { return join(order, task); });
     });
 }
 QCCL_TWIN(qcclCommInitRankConfig);
@@ -219,6 +287,9 @@ qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const q
         if (!oob || !oob->allgather)
             return invalid_argument("%s is NULL", oob ? "oob->allgather" : "oob");
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
+        if (comm_config.nonblocking)
+            return invalid_argument("config: nonblocking is 1, but oob->allgather belongs to the "
+                                    "calling thread, which has to wait");
         const EnvSettings env_settings = read_env_settings();
         const auto bootstrap =
             create_oob_bootstrap(static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank),
@@ -236,27 +307,35 @@ qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config) {
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
         const EnvSettings env_settings = read_env_settings();
         QCCL_TRY(env_settings.readable);
-        QCCL_TRY(
-            const auto bootstrap,
-            join_environment(environ, environment_options(comm_config, env_settings.settings)));
-        QCCL_TRY(auto comm, create_comm(implementations(), *bootstrap, Reach::processes,
-                                        comm_config, env_settings, nullptr));
-        return make_handle(std::move(comm), comm_out);
+        const auto environment = std::make_shared<const EnvironmentCopy>(environ);
+        return make_comm(
+            comm_config, comm_out, [environment, comm_config, env_settings](CommTask *task) {
+                return join_launched(environment->get(), comm_config, env_settings, task);
+            });
     });
 }
 QCCL_TWIN(qcclCommInitEnv);
 
 qcclResult_t qcclCommFinalize(qcclComm_t comm) {
-    return inside(comm, [](Comm &entered) { return entered.finalize(); });
+    return inside_or_later(comm, [](Comm &entered, LaterWork &later) -> Done {
+        if (!entered.parts().comm_config.nonblocking) return entered.finalize();
+        later.task = std::make_shared<CommTask>();
+        later.rest = [&entered](CommTask &) { return entered.finalize(); };
+        return {};
+    });
 }
 QCCL_TWIN(qcclCommFinalize);
 
 qcclResult_t qcclCommDestroy(qcclComm_t comm) {
     if (!comm) return qcclSuccess;
-    return with_reference(comm, [](CommRef &found) -> Done {
+    return guarded([comm]() -> Done {
+        QCCL_TRY(CommRef found, take_unmade_comm(comm));
+        QCCL_TRY(await_creation(found, false));
+        if (!found.record().is_made()) return end_unmade(found);
         QCCL_TRY(check_outside(found));
+        if (const auto work = found.record().work()) work->await();
         const auto answer = found.record().entry_guard.try_close(found.generation());
-        if (answer != EntryGuard::Answer::inside) return refuse_entry(*found, answer);
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(found.record(), answer);
         const Done finalized = found->conclude();
         QCCL_TRY(end(found));
         return finalized;
@@ -265,7 +344,10 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
 QCCL_TWIN(qcclCommDestroy);
 
 qcclResult_t qcclCommAbort(qcclComm_t comm) {
-    return with_reference(comm, [](CommRef &found) -> Done {
+    return guarded([comm]() -> Done {
+        QCCL_TRY(CommRef found, take_unmade_comm(comm));
+        if (found.record().is_being_made()) QCCL_TRY(await_creation(found, true));
+        if (!found.record().is_made()) return end_unmade(found);
         QCCL_TRY(check_outside(found));
         found->fail(Error::make(Code::revoked, "rank %u aborted the communicator", found->rank())
                         .at_rank(found->rank()));
@@ -273,7 +355,7 @@ qcclResult_t qcclCommAbort(qcclComm_t comm) {
         // in its stream.
         found->close();
         const auto answer = found.record().entry_guard.close(found.generation());
-        if (answer != EntryGuard::Answer::inside) return refuse_entry(*found, answer);
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(found.record(), answer);
         return end(found);
     });
 }
@@ -289,14 +371,16 @@ qcclResult_t qcclCommRevoke(qcclComm_t comm) {
 QCCL_TWIN(qcclCommRevoke);
 
 qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
-    return ask(comm, [=](Comm &found) -> Done {
-        if (!result_out) return invalid_argument("result_out is NULL");
-        const auto failure = found.failure();
-        if (failure) found.note_told();
-        *result_out = failure           ? to_c(failure->error.code)
-                      : found.is_busy() ? qcclInProgress
-                                        : qcclSuccess;
-        return {};
+    return guarded([=]() -> Done {
+        QCCL_TRY(const CommRef found, take_unmade_comm(comm));
+        CommRecord &record = found.record();
+        const auto answer = [&]() -> Done {
+            if (!result_out) return invalid_argument("result_out is NULL");
+            *result_out = record.is_being_made() ? qcclInProgress : async_result(record);
+            return {};
+        };
+        if (!record.is_made()) return answer();
+        return noted(*found, [&](Comm &) { return answer(); });
     });
 }
 QCCL_TWIN(qcclCommGetAsyncError);

@@ -102,10 +102,17 @@ Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks) 
 
 // ---- Errors
 
-static qcclErrorInfo_t to_info(const RecordedError &recorded, uint32_t rank) {
+// Of a communicator that is not made, this is why it cannot be used.
+static std::optional<RecordedError> last_error_of(const CommRef &comm) {
+    const Done made = comm.record().is_made();
+    if (!made) return RecordedError{made.error(), {}};
+    return comm->last_error();
+}
+
+static qcclErrorInfo_t to_info(const RecordedError &recorded, int32_t rank) {
     qcclErrorInfo_t info{};
     info.code = to_c(recorded.error.code);
-    info.rank = static_cast<int32_t>(rank);
+    info.rank = rank;
     info.peer = recorded.error.rank;
     info.collective = recorded.call.collective;
     info.call = recorded.call.number;
@@ -183,11 +190,11 @@ const char *qcclGetLastError(qcclComm_t comm) {
         // sentence. An ended handle, or a handle of a forked child's parent, has only the sentence
         // of its refusal.
         (void)exception_boundary([&]() -> Done {
-            const auto usable = take_comm(comm);
+            const auto usable = take_unmade_comm(comm);
             if (!usable && usable.error().code == Code::invalid_usage)
                 std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
             QCCL_TRY(outcome(usable));
-            if (const auto recorded = (*usable)->last_error())
+            if (const auto recorded = last_error_of(*usable))
                 std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
             return {};
         });
@@ -197,10 +204,13 @@ QCCL_TWIN(qcclGetLastError);
 
 // A wrong question does not replace the error that the question is about.
 qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const CommRef found, take_unmade_comm(comm));
         if (!info_out) return invalid_argument("info_out is NULL");
         const RecordedError none{{.code = Code::success}, {}};
-        const qcclErrorInfo_t info = to_info(found.last_error().value_or(none), found.rank());
+        const bool has_rank = found.record().is_made().is_ok();
+        const qcclErrorInfo_t info = to_info(last_error_of(found).value_or(none),
+                                             has_rank ? static_cast<int32_t>(found->rank()) : -1);
         constexpr size_t first_bytes = 88; // release 0.1
         return give_struct("qcclErrorInfo_t", &info, sizeof info, first_bytes, info_out);
     });

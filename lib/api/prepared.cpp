@@ -115,7 +115,7 @@ qcclResult_t qcclCollFree(qcclColl_t coll) {
         EntryGuard &guard = comm->record().entry_guard;
         const auto answer = guard.enter(comm->generation());
         if (answer == EntryGuard::Answer::closed) return call.end();
-        if (answer != EntryGuard::Answer::inside) return refuse_entry(**comm, answer);
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(comm->record(), answer);
         const Done done = call.end();
         guard.leave();
         return done;

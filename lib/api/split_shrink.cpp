@@ -1,5 +1,5 @@
 // C functions that make a communicator of some ranks of another one; they block until these ranks
-// have joined it.
+// have joined it, unless its config is nonblocking.
 // qcclCommSplit: all ranks exchange their colors in a call of the parent, and the ranks of one
 // color create a communicator over the parent's SurvivorExchange. qcclCommDup: the same with one
 // color.
@@ -57,24 +57,76 @@ std::vector<uint32_t> ranks_of(int32_t color, const std::vector<ColorKey> &place
     return ranks;
 }
 
-// Returns null if this rank joins no communicator.
-Result<std::shared_ptr<Comm>> split(Comm &parent, const ColorKey &mine,
-                                    const CommConfig &comm_config) {
-    QCCL_TRY(const CallSequencer::Hold hold, parent.hold_calls());
-    const auto timeout = timeout_of(parent, comm_config);
-    std::vector<ColorKey> places(parent.size());
-    const auto call = exception_boundary(
-        [&] { return parent.gather(comm_split, &mine, places.data(), sizeof mine, timeout); });
+// The settings of a new communicator. Those of the environment are read on the caller's thread.
+struct ChildSettings {
+    CommConfig comm_config;
+    EnvSettings env_settings = read_env_settings();
+};
+
+// Runs a wait for calls of `parent`. If the task is aborted meanwhile, the parent fails, because
+// the other ranks would wait for this one.
+template <class Wait> auto wait_in(Comm &parent, CommTask *task, Wait &&wait) {
+    if (!task) return exception_boundary(wait);
+    const auto fail = [&parent] {
+        parent.fail(Error::make(Code::revoked,
+                                "rank %" PRIu32 " aborted a communicator before the ranks had "
+                                "agreed to make it from this one",
+                                parent.rank())
+                        .at_rank(parent.rank()));
+    };
+    return task->interruptible(fail, wait);
+}
+
+// Ends the waits of the new communicator's ranks.
+CancelCheck cancel_check_of(const CommTask *task, uint32_t rank, const char *what) {
+    if (!task) return {};
+    return [=]() -> Done {
+        if (!task->is_cancelled()) return {};
+        return Error::make(Code::revoked,
+                           "%s: rank %" PRIu32 " aborted the communicator while it was made", what,
+                           rank)
+            .at_rank(rank);
+    };
+}
+
+// The ranks tell each other what they ask for. Returns the number of that call.
+Result<uint64_t> exchange_colors(Comm &parent, const ColorKey &mine, std::vector<ColorKey> &places,
+                                 std::chrono::nanoseconds timeout, CommTask *task) {
+    places.resize(parent.size());
+    const auto call = wait_in(parent, task, [&] {
+        return parent.gather(comm_split, &mine, places.data(), sizeof mine, timeout);
+    });
     if (!call && is_refusal(call.error())) return call.error();
     if (!call) return parent.abandon(comm_split, call.error());
     QCCL_TRY(check_alike(places));
+    return call;
+}
+
+// Returns null if this rank joins no communicator. `task`: the one that splits; null: none does.
+Result<std::shared_ptr<Comm>> split(Comm &parent, const ColorKey &mine,
+                                    const ChildSettings &settings, CommTask *task) {
+    QCCL_TRY(const CallSequencer::Hold hold,
+             wait_in(parent, task, [&] { return parent.hold_calls(); }));
+    const auto timeout = timeout_of(parent, settings.comm_config);
+    std::vector<ColorKey> places;
+    QCCL_TRY(const uint64_t call, exchange_colors(parent, mine, places, timeout, task));
     if (mine.color == QCCL_SPLIT_NOCOLOR) return std::shared_ptr<Comm>();
-    MemberGroup group{.topic = 2 * *call, // even; odd for shrink
+    MemberGroup group{.topic = 2 * call, // even; odd for shrink
                       .members = ranks_of(mine.color, places),
                       .timeout = timeout,
                       .what = mine.function(),
-                      .is_called_off = [&parent] { return parent.is_closed(); }};
-    return create_child(parent, group, comm_config, "split");
+                      .is_called_off = [&parent] { return parent.is_closed(); },
+                      .cancel_check = cancel_check_of(task, parent.rank(), mine.function())};
+    return create_child(parent, group, settings.comm_config, "split", settings.env_settings);
+}
+
+Done split_or_later(Comm &parent, const ColorKey &mine, const ChildSettings &settings,
+                    qcclComm_t *comm_out, LaterWork &later) {
+    const auto create = [&parent, mine, settings](CommTask *task) {
+        return split(parent, mine, settings, task);
+    };
+    return make_child_comm(settings.comm_config, mine.color != QCCL_SPLIT_NOCOLOR, comm_out, later,
+                           create);
 }
 
 } // namespace
@@ -126,9 +178,11 @@ bool has(const std::vector<uint32_t> &ranks, uint32_t rank) {
 
 class Shrinking {
 public:
-    Shrinking(Comm &parent, std::vector<uint32_t> excluded, const CommConfig &comm_config)
-        : parent_(parent), comm_config_(comm_config),
-          excluded_(std::move(excluded)), voters_{everyone()} {}
+    // `task`: the one that shrinks; null: none does.
+    Shrinking(Comm &parent, std::vector<uint32_t> excluded, const ChildSettings &settings,
+              const CommTask *task)
+        : parent_(parent), settings_(settings),
+          excluded_(std::move(excluded)), voters_{everyone(task)} {}
 
     Result<std::shared_ptr<Comm>> run() {
         for (;;) {
@@ -138,9 +192,12 @@ public:
                               .members = survivors,
                               .timeout = voters_.timeout,
                               .what = voters_.what,
-                              .is_called_off = voters_.is_called_off};
-            auto made = exception_boundary(
-                [&] { return create_child(parent_, group, comm_config_, "shrink"); });
+                              .is_called_off = voters_.is_called_off,
+                              .cancel_check = voters_.cancel_check};
+            auto made = exception_boundary([&] {
+                return create_child(parent_, group, settings_.comm_config, "shrink",
+                                    settings_.env_settings);
+            });
             QCCL_TRY(const ShrinkVote end, settle(outcome(made), survivors));
             if (end.code == Code::success || (end.code == Code::remote_error && !made)) return made;
             if (end.code == Code::remote_error)
@@ -154,7 +211,7 @@ public:
 
 private:
     SurvivorExchange &survivor_exchange() { return parent_.parts().transport->survivor_exchange(); }
-    MemberGroup everyone() const;
+    MemberGroup everyone(const CommTask *task) const;
     Result<ShrinkVote>
     agree(const ShrinkVote &mine,
           const std::function<ShrinkVote(const std::vector<SurvivorExchange::Proposal> &)> &decide);
@@ -165,17 +222,18 @@ private:
     Result<ShrinkVote> settle(const Done &mine, const std::vector<uint32_t> &survivors);
 
     Comm &parent_;
-    const CommConfig &comm_config_;
+    const ChildSettings &settings_;
     const std::vector<uint32_t> excluded_; // ascending
     const MemberGroup voters_;
 };
 
 // All ranks except those that are excluded by name, which do not vote either.
-MemberGroup Shrinking::everyone() const {
-    MemberGroup all{.timeout = timeout_of(parent_, comm_config_),
+MemberGroup Shrinking::everyone(const CommTask *task) const {
+    MemberGroup all{.timeout = timeout_of(parent_, settings_.comm_config),
                     .what = "qcclCommShrink",
                     .is_failure_known = parent_.is_failure_known()};
     all.is_called_off = [&parent = parent_] { return parent.is_closed(); };
+    all.cancel_check = cancel_check_of(task, parent_.rank(), all.what);
     for (uint32_t rank = 0; rank < parent_.size(); rank++)
         if (!has(excluded_, rank)) all.members.push_back(rank);
     return all;
@@ -308,14 +366,14 @@ struct ShrinkArguments {
 };
 struct ShrinkOrder {
     std::vector<uint32_t> excluded; // ascending, with those that earlier shrinks have excluded
-    CommConfig comm_config;
+    ChildSettings settings;
 };
 
 Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &given) {
     ShrinkOrder order;
     QCCL_TRY(order.excluded, take_excluded(comm, given.exclude, given.exclude_count));
     if (!given.comm_out) return invalid_argument("comm_out is NULL");
-    QCCL_TRY(order.comm_config, parse_config(comm, given.config));
+    QCCL_TRY(order.settings.comm_config, parse_config(comm, given.config));
     if (given.flags != QCCL_SHRINK_DEFAULT && given.flags != QCCL_SHRINK_ABORT)
         return invalid_argument("flags is %d; possible are QCCL_SHRINK_DEFAULT (%d) and "
                                 "QCCL_SHRINK_ABORT (%d)",
@@ -331,12 +389,21 @@ Error failed(Comm &comm, const Error &error) {
     return is_its_failure ? comm.abandon(comm_shrink, error) : error;
 }
 
+Result<std::shared_ptr<Comm>> shrink(Comm &parent, const ShrinkOrder &order, CommTask *task) {
+    QCCL_TRY(const CallSequencer::Hold hold,
+             wait_in(parent, task, [&] { return parent.hold_calls(); }));
+    auto made = Shrinking(parent, order.excluded, order.settings, task).run();
+    if (!made) return failed(parent, made.error());
+    parent.leave_out(order.excluded);
+    return made;
+}
+
 // Fails the communicator on every rank, so that no thread stays inside.
 Done end_calls(const CommRef &comm, const ShrinkArguments &given) {
     QCCL_TRY(take_arguments(*comm, given));
     QCCL_TRY(check_outside(comm));
     if (comm.record().entry_guard.is_closed(comm.generation()))
-        return refuse_entry(*comm, EntryGuard::Answer::closed);
+        return refuse_entry(comm.record(), EntryGuard::Answer::closed);
     comm->fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm->rank())
                    .at_rank(comm->rank()));
     return {};
@@ -350,7 +417,7 @@ using namespace qccl;
 
 qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
                            const qcclConfig_t *config) {
-    return inside(comm, [=](Comm &parent) -> Done {
+    return inside_or_later(comm, [=](Comm &parent, LaterWork &later) -> Done {
         if (color < 0 && color != QCCL_SPLIT_NOCOLOR && color != QCCL_SPLIT_NODE)
             return invalid_argument("color is %d; possible are 0 and more, QCCL_SPLIT_NOCOLOR (%d) "
                                     "and QCCL_SPLIT_NODE (%d)",
@@ -359,20 +426,17 @@ qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm
         if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
         const int32_t taken = color == QCCL_SPLIT_NODE ? color_of_host(parent) : color;
-        QCCL_TRY(auto made, split(parent, {taken, key}, comm_config));
-        if (made) return make_handle(std::move(made), comm_out);
-        *comm_out = nullptr;
-        return {};
+        return split_or_later(parent, {taken, key}, {comm_config}, comm_out, later);
     });
 }
 QCCL_TWIN(qcclCommSplit);
 
 qcclResult_t qcclCommDup(qcclComm_t comm, qcclComm_t *comm_out, const qcclConfig_t *config) {
-    return inside(comm, [=](Comm &parent) -> Done {
+    return inside_or_later(comm, [=](Comm &parent, LaterWork &later) -> Done {
         if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
-        QCCL_TRY(auto made, split(parent, {.color = 0, .key = 0, .duplicates = 1}, comm_config));
-        return make_handle(std::move(made), comm_out);
+        return split_or_later(parent, {.color = 0, .key = 0, .duplicates = 1}, {comm_config},
+                              comm_out, later);
     });
 }
 QCCL_TWIN(qcclCommDup);
@@ -380,19 +444,18 @@ QCCL_TWIN(qcclCommDup);
 qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                             qcclComm_t *comm_out, const qcclConfig_t *config, int flags) {
     const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
-    const auto shrink = [&](Comm &parent) -> Done {
-        QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
-        QCCL_TRY(const CallSequencer::Hold hold, parent.hold_calls());
-        auto made = Shrinking(parent, order.excluded, order.comm_config).run();
-        if (!made) return failed(parent, made.error());
-        parent.leave_out(std::move(order.excluded));
-        return make_handle(std::move(*made), comm_out);
+    const auto start = [&](Comm &parent, LaterWork &later) -> Done {
+        QCCL_TRY(const ShrinkOrder order, take_arguments(parent, given));
+        const auto create = [&parent, order](CommTask *task) {
+            return shrink(parent, order, task);
+        };
+        return make_child_comm(order.settings.comm_config, true, comm_out, later, create);
     };
-    if (flags != QCCL_SHRINK_ABORT) return inside(comm, shrink);
+    if (flags != QCCL_SHRINK_ABORT) return inside_or_later(comm, start);
     return with_reference(comm, [&](const CommRef &parent) -> Done {
         QCCL_TRY(noted(*parent, [&](Comm &) { return end_calls(parent, given); }));
         QCCL_TRY(enter_after_others(parent));
-        return do_and_leave(parent.record(), shrink);
+        return do_or_leave_to(parent.record(), start);
     });
 }
 QCCL_TWIN(qcclCommShrink);

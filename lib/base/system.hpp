@@ -163,6 +163,7 @@ inline constexpr char stream_thread_name[] = "qccl-stream";
 inline constexpr char trace_thread_name[] = "qccl-trace";
 inline constexpr char topology_thread_name[] = "qccl-topology"; // runs hwloc
 inline constexpr char rank_thread_name[] = "qccl-rank";         // while qcclCommInitAll runs
+inline constexpr char comm_thread_name[] = "qccl-comm";         // of a nonblocking communicator
 
 class ServiceThread {
 public:

@@ -26,6 +26,12 @@
 
 namespace qccl {
 
+static Result<bool> take_flag(const char *field, int32_t value) {
+    if (value == 0 || value == 1) return value == 1;
+    return invalid_argument("config: %s is %d; possible are 0 and 1", field, value)
+        .compared(1, value);
+}
+
 Result<CommConfig> parse_config(const qcclConfig_t *config) {
     QCCL_TRY(const qcclConfig_t given, take_config(config));
     CommConfig comm_config;
@@ -50,13 +56,10 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
             "config: peer_timeout is %g; the dead must be told from the living, so "
             "it has to be above 0",
             given.peer_timeout);
-    if (given.reproducible != 0 && given.reproducible != 1)
-        return invalid_argument("config: reproducible is %d; possible are 0 and 1",
-                                given.reproducible)
-            .compared(1, given.reproducible);
-    comm_config.reproducible = given.reproducible == 1;
+    QCCL_TRY(comm_config.reproducible, take_flag("reproducible", given.reproducible));
+    QCCL_TRY(comm_config.nonblocking, take_flag("nonblocking", given.nonblocking));
     if (given.fusion != 0)
-        comm_config.fusion_bytes = static_cast<uint64_t>(std::max(given.fusion, 0));
+        comm_config.fusion_bytes = static_cast<uint64_t>(std::max<int64_t>(given.fusion, 0));
     if (given.name) comm_config.name = given.name;
     return comm_config;
 }

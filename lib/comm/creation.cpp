@@ -530,7 +530,7 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_c
 
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
                                            const CommConfig &comm_config, const char *how,
-                                           uint64_t most_arena_bytes) {
+                                           EnvSettings env_settings, uint64_t most_arena_bytes) {
     const CommParts &parts = parent.parts();
     const auto size = static_cast<uint32_t>(group.members.size());
     std::shared_ptr<SiblingComms> siblings;
@@ -540,7 +540,6 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
     TraceOrigin origin =
         parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
     if (parent.audit()) origin.audit = parent.audit()->collector();
-    EnvSettings env_settings = read_env_settings();
     env_settings.is_child = true;
     env_settings.measured = parts.measured;
     if (most_arena_bytes != 0) {

@@ -64,9 +64,9 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_c
 // Creates a communicator of the group's members, numbered in the group's order; this rank is one of
 // them. Requires the parent's entry guard, and blocks until the members have joined. `how` is the
 // word that traces show: split, shrink or pair. `most_arena_bytes`: limits the child's arena; 0: no
-// limit.
+// limit. `env_settings`: as read_env_settings() gives them.
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
                                            const CommConfig &comm_config, const char *how,
-                                           uint64_t most_arena_bytes = 0);
+                                           EnvSettings env_settings, uint64_t most_arena_bytes = 0);
 
 } // namespace qccl

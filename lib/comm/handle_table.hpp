@@ -126,8 +126,10 @@ template <class Held> struct alignas(64) HandleRecord {
         const uint64_t made_in = epoch.load(std::memory_order_relaxed);
         return made_in == 0 || made_in == current_epoch();
     }
-    // A record with more members starts them here, before the handle is known.
+    // A record with more members starts them here, before the handle is known, and ends them here,
+    // when no reference is left.
     void open(uint32_t) {}
+    void close() {}
 
     HandleLife life;
     std::atomic<uint64_t> epoch{0};     // of the process that made the handle; 0: inherited
@@ -190,6 +192,11 @@ public:
 
     // Creates a handle for the object.
     Result<void *> add(std::shared_ptr<Object> object) {
+        return add(std::move(object), [](Record &) {});
+    }
+    // The same. `prepare`, a function of the record, runs before the handle is known.
+    template <class Prepare>
+    Result<void *> add(std::shared_ptr<Object> object, const Prepare &prepare) {
         uint64_t epoch = 0;
         if (!kind_.is_inherited) {
             QCCL_TRY(epoch, begin_epoch());
@@ -199,6 +206,7 @@ public:
         const uint32_t generation = record.life.generation() + 1;
         record.epoch.store(epoch, std::memory_order_relaxed);
         record.object = std::move(object);
+        prepare(record);
         record.open(generation);
         record.life.begin(generation);
         return HandleId{kind_.tag, slot, generation}.handle();
@@ -285,6 +293,7 @@ private:
     }
     // A slot that has used up its generations is not reused.
     void free(Record &record, const HandleId &id) {
+        record.close();
         record.object.reset();
         if (id.generation == kind_.last_generation) return;
         uint64_t head = free_.load(std::memory_order_relaxed);

@@ -46,6 +46,7 @@ Done GroupWait::step(const ArrivalState &found) {
     if (group_.is_called_off && group_.is_called_off())
         return Error::make(Code::invalid_usage,
                            "%s: the communicator is being ended by another thread", group_.what);
+    if (group_.cancel_check) QCCL_TRY(group_.cancel_check());
     pause_ = std::clamp(2 * pause_, first_pause, longest_pause);
     std::this_thread::sleep_for(pause_);
     return {};
@@ -92,8 +93,10 @@ Error SurvivorExchange::lost(const MemberGroup &group, uint32_t rank) const {
 
 Done SurvivorExchange::check(const MemberGroup &group) {
     look(group);
-    for (const uint32_t member : group.members)
+    for (const uint32_t member : group.members) {
+        if (const auto why = abandonment(group, member)) return *why;
         if (gone_[member]) return lost(group, member);
+    }
     return {};
 }
 

@@ -12,6 +12,7 @@
 // otherwise, because ranks that have adopted a decision no longer vote for the present leader.
 #pragma once
 
+#include "base/clock.hpp"
 #include "fault/failure_detector.hpp"
 #include "fault/published_state.hpp"
 #include "memory/peer_table.hpp"
@@ -30,6 +31,8 @@ struct MemberGroup {
     std::chrono::nanoseconds timeout{};    // of one wait; 0 means no limit
     const char *what = "";                 // the caller's function: "qcclCommShrink"
     std::function<bool()> is_called_off{}; // by another thread of this rank; may be empty
+    // An error ends this rank's waits, and the other members get it. May be empty.
+    CancelCheck cancel_check{};
     // Whether a call of this rank has returned the communicator's failure, if it has failed.
     bool is_failure_known = false;
     uint64_t round = 0; // exchanges begun so far
@@ -93,8 +96,10 @@ public:
     // all members. An error names the member that is gone, has given up, or has not come in time;
     // all members that still wait get the error too.
     Done all_gather(MemberGroup &group, const void *mine, void *all, size_t bytes);
-    // Returns peer_lost if a member is gone.
+    // Returns peer_lost if a member is gone, and the error with which a member has given up.
     Done check(const MemberGroup &group);
+    // Tells the members that this rank has given up. An exchange that fails has done so.
+    void abandon(const MemberGroup &group, const Error &error);
 
     using Bytes = std::vector<std::byte>;
     struct Proposal {
@@ -146,7 +151,6 @@ private:
     Result<bool> take_share(const MemberGroup &group, uint32_t member,
                             std::span<std::byte> to) const;
     std::optional<Error> abandonment(const MemberGroup &group, uint32_t member) const;
-    void abandon(const MemberGroup &group, const Error &error);
 
     Result<Bytes> decide_with(const MemberGroup &group, const Bytes &mine,
                               const Validator &validate, const Decide &decide);

@@ -105,7 +105,8 @@ NEVER_CHANGES(offsetof(qcclConfig_t, idle), 56);
 NEVER_CHANGES(offsetof(qcclConfig_t, log), 72);
 NEVER_CHANGES(offsetof(qcclConfig_t, name), 88);
 NEVER_CHANGES(offsetof(qcclConfig_t, reproducible), 96);
-NEVER_CHANGES(offsetof(qcclConfig_t, fusion), 100);
+NEVER_CHANGES(offsetof(qcclConfig_t, nonblocking), 100);
+NEVER_CHANGES(offsetof(qcclConfig_t, fusion), 104);
 
 NEVER_CHANGES(sizeof(qcclCollConfig_t), 112);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, size), 0);

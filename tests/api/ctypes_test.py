@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 import unittest
-from ctypes import c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 LIBRARY = sys.argv[1]
 FLOAT32, SUM, SUCCESS, INVALID_ARGUMENT = 7, 0, 0, 4
@@ -20,8 +20,9 @@ class Callback(ctypes.Structure):
 class Config(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint32), ("version", c_uint32), ("device", c_char_p), ("codec", c_char_p),
                 ("algorithm", c_char_p), ("timeout", c_double), ("peer_timeout", c_double), ("idle", Callback),
-                ("log", Callback), ("name", c_char_p), ("reproducible", c_int32), ("fusion", c_int32),
-                ("reserved", c_uint64 * 7)]
+                ("log", Callback), ("name", c_char_p), ("reproducible", c_int32), ("nonblocking", c_int32),
+                ("fusion", c_int64),
+                ("reserved", c_uint64 * 6)]
 
 
 class CollConfig(ctypes.Structure):

@@ -150,7 +150,7 @@ static void wrong_arguments_are_named(void **state)
     config.timeout = 0;
     config.reserved[0] = 5;
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "byte 104 of the qcclConfig_t");
+            "byte 112 of the qcclConfig_t");
     assert_null(comm);
 }
 
@@ -163,6 +163,10 @@ static void reproducible_is_0_or_1(void **state)
     config.reproducible = 2;
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
             "config: reproducible is 2; possible are 0 and 1");
+    config.reproducible = 1;
+    config.reserved[0] = 1;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "byte 112 of the qcclConfig_t");
     assert_null(comm);
 }
 

@@ -17,7 +17,20 @@ constinit CommHandles comm_handles{{.tag = 0x51C1,
                                     .ended = "destroyed or aborted",
                                     .is_inherited = false}};
 
-Result<CommRef> take_comm(qcclComm_t handle) { return comm_handles.refer(handle); }
+Done CommRecord::is_made() const {
+    if (!creation) return {};
+    if (creation->is_done()) return creation->result();
+    return Error::make(Code::invalid_usage,
+                       "comm is still being made; qcclCommGetAsyncError tells when it is ready");
+}
+
+Result<CommRef> take_unmade_comm(qcclComm_t handle) { return comm_handles.refer(handle); }
+
+Result<CommRef> take_comm(qcclComm_t handle) {
+    QCCL_TRY(CommRef comm, take_unmade_comm(handle));
+    QCCL_TRY(comm.record().is_made());
+    return comm;
+}
 
 Error refuse(Comm &comm, const char *sentence) {
     const Error error = Error::make(Code::invalid_usage, "%s", sentence);
@@ -25,7 +38,8 @@ Error refuse(Comm &comm, const char *sentence) {
     return error;
 }
 
-Error refuse_entry(Comm &comm, EntryGuard::Answer answer) {
+Error refuse_entry(CommRecord &record, EntryGuard::Answer answer) {
+    Comm &comm = *record.object;
     switch (answer) {
     case EntryGuard::Answer::taken_by_caller:
         return refuse(comm, "comm: this thread is inside the communicator already (in an idle or "
@@ -33,6 +47,9 @@ Error refuse_entry(Comm &comm, EntryGuard::Answer answer) {
     case EntryGuard::Answer::closed:
         return refuse(comm, "comm is being destroyed or aborted by another thread");
     default:
+        if (record.has_work())
+            return refuse(comm, "comm: an earlier call that returned qcclInProgress is not done; "
+                                "qcclCommGetAsyncError tells when it is");
         return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
     }
 }
@@ -53,18 +70,93 @@ Done check_outside(const CommRef &comm) {
 
 Error refuse_entry(qcclComm_t handle, EntryGuard::Answer answer) {
     const auto comm = take_comm(handle);
-    return comm ? refuse_entry(**comm, answer) : comm.error();
+    return comm ? refuse_entry(comm->record(), answer) : comm.error();
 }
 
 Done enter_after_others(const CommRef &comm) {
     const auto answer = comm.record().entry_guard.enter_after_others(comm.generation());
     if (answer == EntryGuard::Answer::inside) return {};
-    return refuse_entry(*comm, answer);
+    return refuse_entry(comm.record(), answer);
+}
+
+Error leave_to(CommRecord &record, LaterWork later) {
+    record.set_work(later.task);
+    record.entry_guard.hand_over();
+    const Done started =
+        later.task->start([&record, rest = std::move(later.rest)](CommTask &task) -> Done {
+            record.entry_guard.take_over();
+            return do_and_leave(record, [&](Comm &) { return rest(task); });
+        });
+    if (started) {
+        if (later.made_out) *later.made_out = later.made;
+        return still_going();
+    }
+    record.set_work(nullptr);
+    if (later.made) drop_handle(later.made);
+    leave(record, noted(*record.object, [&](Comm &) { return started; }));
+    return started.error();
 }
 
 Done make_handle(std::shared_ptr<Comm> comm, qcclComm_t *handle_out) {
     QCCL_TRY(void *const made, comm_handles.add(std::move(comm)));
     *handle_out = static_cast<qcclComm_t>(made);
+    return {};
+}
+
+Result<qcclComm_t> reserve_handle(const std::shared_ptr<CommTask> &task) {
+    QCCL_TRY(void *const made,
+             comm_handles.add(nullptr, [&](CommRecord &record) { record.creation = task; }));
+    return static_cast<qcclComm_t>(made);
+}
+
+// The handle cannot end before the task has, so the record is this handle's.
+Done fill_handle(qcclComm_t handle, Result<std::shared_ptr<Comm>> made) {
+    QCCL_TRY(std::shared_ptr<Comm> comm, std::move(made));
+    const HandleId id = HandleId::of(handle);
+    CommRecord &record = *comm_handles.find(id);
+    record.object = std::move(comm);
+    record.open(id.generation);
+    return {};
+}
+
+void drop_handle(qcclComm_t handle) {
+    if (auto unmade = take_unmade_comm(handle)) (void)unmade->end();
+}
+
+Done make_comm(const CommConfig &comm_config, qcclComm_t *handle_out, const CreateComm &create) {
+    if (!comm_config.nonblocking) {
+        QCCL_TRY(auto comm, create(nullptr));
+        return make_handle(std::move(comm), handle_out);
+    }
+    const auto task = std::make_shared<CommTask>();
+    QCCL_TRY(const qcclComm_t handle, reserve_handle(task));
+    const Done started = task->start(
+        [handle, create](CommTask &running) { return fill_handle(handle, create(&running)); });
+    if (!started) {
+        drop_handle(handle);
+        return started;
+    }
+    *handle_out = handle;
+    return still_going();
+}
+
+Done make_child_comm(const CommConfig &comm_config, bool joins_one, qcclComm_t *handle_out,
+                     LaterWork &later, const CreateComm &create) {
+    if (!comm_config.nonblocking) {
+        QCCL_TRY(auto comm, create(nullptr));
+        if (comm) return make_handle(std::move(comm), handle_out);
+        *handle_out = nullptr;
+        return {};
+    }
+    later.task = std::make_shared<CommTask>();
+    if (joins_one) {
+        QCCL_TRY(later.made, reserve_handle(later.task));
+    }
+    later.made_out = handle_out;
+    later.rest = [handle = later.made, create](CommTask &running) -> Done {
+        auto made = create(&running);
+        return handle ? fill_handle(handle, std::move(made)) : outcome(made);
+    };
     return {};
 }
 

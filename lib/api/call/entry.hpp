@@ -14,6 +14,7 @@
 // nothing blocks.
 #pragma once
 
+#include "api/call/comm_task.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
@@ -24,7 +25,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <pthread.h>
 #include <qccl/qccl.h>
@@ -58,6 +64,10 @@ public:
         const uint64_t word = word_.load(std::memory_order_relaxed);
         word_.store(word - taken, std::memory_order_release);
     }
+
+    // A thread that is inside leaves its place to another one, which then takes it.
+    void hand_over() { owner_.store(no_thread, std::memory_order_relaxed); }
+    void take_over() { owner_.store(caller(), std::memory_order_relaxed); }
 
     // Whether the calling thread is inside, or has closed the guard.
     bool is_taken_by_caller() const { return owner_.load(std::memory_order_relaxed) == caller(); }
@@ -112,9 +122,37 @@ private:
 // ---- From handle to communicator
 
 struct CommRecord : HandleRecord<Comm> {
-    void open(uint32_t generation) { entry_guard.open(generation); }
+    // While a task makes the communicator there is no object. The task opens the guard.
+    void open(uint32_t generation) {
+        if (object) entry_guard.open(generation);
+    }
+    void close() {
+        creation.reset();
+        set_work(nullptr);
+    }
+    // Returns invalid_usage while the communicator is made, and the error of a creation that has
+    // failed.
+    Done is_made() const;
+    bool is_being_made() const { return creation && !creation->is_done(); }
+
+    // The task that is inside the communicator, or was last; may be null.
+    std::shared_ptr<CommTask> work() {
+        const std::lock_guard lock(work_mutex);
+        return work_task;
+    }
+    void set_work(std::shared_ptr<CommTask> task) {
+        const std::lock_guard lock(work_mutex);
+        work_task.swap(task);
+    }
+    bool has_work() {
+        const auto task = work();
+        return task && !task->is_done();
+    }
 
     EntryGuard entry_guard;
+    std::shared_ptr<CommTask> creation; // null: the communicator was made before its handle
+    std::mutex work_mutex;
+    std::shared_ptr<CommTask> work_task;
 };
 using CommHandles = HandleTable<CommRecord>;
 using CommRef = CommHandles::Reference;
@@ -123,6 +161,8 @@ extern constinit CommHandles comm_handles;
 // For functions that any thread may call at any time. The communicator lives at least as long as
 // the reference.
 Result<CommRef> take_comm(qcclComm_t handle);
+// The same, also for a communicator that is not made; then the record alone may be used.
+Result<CommRef> take_unmade_comm(qcclComm_t handle);
 // The error that says why a call could not enter.
 Error refuse_entry(qcclComm_t handle, EntryGuard::Answer answer);
 // Enters the communicator. Waits for another thread that is inside.
@@ -130,7 +170,7 @@ Done enter_after_others(const CommRef &comm);
 // Return the error (invalid_usage) of a call that is not possible now, and record it in the
 // communicator, which can be asked for it later.
 Error refuse(Comm &comm, const char *sentence);
-Error refuse_entry(Comm &comm, EntryGuard::Answer answer);
+Error refuse_entry(CommRecord &record, EntryGuard::Answer answer);
 
 // Whether the caller may correct the call and repeat it; the other ranks wait for that.
 inline bool is_refusal(const Error &error) {
@@ -141,9 +181,33 @@ inline bool is_refusal(const Error &error) {
 // Refuses to end a communicator (invalid_usage) if this thread is inside one of its calls.
 Done check_outside(const CommRef &comm);
 
+// A call inside a communicator, some of whose work is left to a task.
+struct LaterWork {
+    std::shared_ptr<CommTask> task{};
+    CommTask::Body rest{};          // empty: nothing is left
+    qcclComm_t made = nullptr;      // the handle that `rest` fills, if it makes a communicator
+    qcclComm_t *made_out = nullptr; // receives that handle when the task has started; may be null
+};
+// Leaves the communicator to the task, which runs `later.rest` and leaves the communicator.
+// Requires the entry guard. Returns in_progress, or the error of a task that could not start.
+Error leave_to(CommRecord &record, LaterWork later);
+
 // Create handles for new communicators. On error none is left.
 Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_out);
 Done make_handle(std::shared_ptr<Comm> comm, qcclComm_t *handle_out);
+// Makes a communicator and its handle: now, or in a task if its config says so. Then in_progress is
+// returned, unless an error is found before.
+using CreateComm = std::function<Result<std::shared_ptr<Comm>>(CommTask *task)>; // null: now
+Done make_comm(const CommConfig &comm_config, qcclComm_t *handle_out, const CreateComm &create);
+// The same from inside another communicator. create returns null if this rank joins none;
+// `joins_one` says the same beforehand.
+Done make_child_comm(const CommConfig &comm_config, bool joins_one, qcclComm_t *handle_out,
+                     LaterWork &later, const CreateComm &create);
+// Creates a handle for a communicator that the task makes. The task passes what it has made to
+// fill_handle, and the caller ends the handle if the task cannot start.
+Result<qcclComm_t> reserve_handle(const std::shared_ptr<CommTask> &task);
+Done fill_handle(qcclComm_t handle, Result<std::shared_ptr<Comm>> made);
+void drop_handle(qcclComm_t handle);
 
 // Runs body, a Done(CommRef &). An error is recorded for this thread.
 template <class Body> qcclResult_t with_reference(qcclComm_t handle, Body &&body) noexcept {
@@ -169,11 +233,15 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
     return at_any_time(handle, [&](Comm &comm) { return noted(comm, body); });
 }
 
-// Requires the entry guard, and leaves it at the end. A call that succeeds ends an earlier refusal.
-template <class Body> Done do_and_leave(CommRecord &record, Body &&body) noexcept {
-    const Done done = noted(*record.object, body);
+// Leaves the entry guard after a call. A call that succeeded ends an earlier refusal.
+inline void leave(CommRecord &record, const Done &done) noexcept {
     if (done) record.object->note_success();
     record.entry_guard.leave(); // from here on another thread may free the communicator
+}
+// Requires the entry guard, and leaves it at the end.
+template <class Body> Done do_and_leave(CommRecord &record, Body &&body) noexcept {
+    const Done done = noted(*record.object, body);
+    leave(record, done);
     return done;
 }
 // Enters the communicator, runs body, a Done(Comm &), and leaves. It does not wait for other
@@ -186,6 +254,24 @@ template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexce
     if (answer != EntryGuard::Answer::inside) return report(refuse_entry(handle, answer));
     const Done done = do_and_leave(*record, body);
     return done ? qcclSuccess : report(done.error());
+}
+
+// The same for a call that may leave work to a task: body is a Done(Comm &, LaterWork &). The
+// second function requires the entry guard.
+template <class Body> Done do_or_leave_to(CommRecord &record, Body &&body) noexcept {
+    LaterWork later;
+    const Done done = noted(*record.object, [&](Comm &comm) { return body(comm, later); });
+    if (done && later.rest) return leave_to(record, std::move(later));
+    leave(record, done);
+    return done;
+}
+template <class Body> qcclResult_t inside_or_later(qcclComm_t handle, Body &&body) noexcept {
+    return with_reference(handle, [&](const CommRef &comm) -> Done {
+        CommRecord &record = comm.record();
+        const auto answer = record.entry_guard.enter(comm.generation());
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(record, answer);
+        return do_or_leave_to(record, body);
+    });
 }
 
 // ---- Arguments

@@ -22,7 +22,7 @@ public:
     static Result<EnteredComm> enter(qcclComm_t handle) {
         QCCL_TRY(CommRef comm, take_comm(handle));
         const auto answer = comm.record().entry_guard.enter(comm.generation());
-        if (answer != EntryGuard::Answer::inside) return refuse_entry(*comm, answer);
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(comm.record(), answer);
         return EnteredComm(std::move(comm));
     }
     EnteredComm(EnteredComm &&) = default;

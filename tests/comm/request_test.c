@@ -1,6 +1,6 @@
 /* Tests requests on host streams: each is done when the work before it is, gives an error once, and
  * ends when it has been found done. Misuse is refused, and no wait outlasts the death of a rank. */
-#include "process_kit.h"
+#include "tests/api/process_kit.h"
 
 #include <signal.h>
 #include <stdlib.h>
