@@ -73,6 +73,33 @@ void what_does_not_fit_a_line_takes_mailboxes() {
     }
 }
 
+// A line holds its own rank's part of an all-gather, and any rank may have the longest one.
+void the_longest_part_has_to_fit_a_line() {
+    constexpr uint32_t ranks = 3;
+    for (uint32_t longest = 0; longest < ranks; longest++)
+        for (const uint64_t count : {1024, 1025}) {
+            VFormParts parts{.v_form = all_gather_v, .sent = {}, .received = {}};
+            for (uint32_t rank = 0; rank < ranks; rank++) {
+                const uint64_t here = rank == longest ? count : 0;
+                parts.sent.push_back({.start = 0, .count = here});
+                parts.received.push_back({.start = rank > longest ? count : 0, .count = here});
+            }
+            const Team team{.size = ranks, .rank = 0};
+            const auto schedule = emit(*parse_algorithm("oneshot"), all_gather_v, team);
+            CHECK_OK(schedule);
+            const Work work{.collective = Collective::all_gather,
+                            .codec = {},
+                            .inner_codec = {},
+                            .count = count,
+                            .parts = std::make_shared<const VFormParts>(parts),
+                            .team = team,
+                            .algorithm = "oneshot"};
+            const auto program = compile(*schedule, work, {.eager_slot_bytes = size_t{4} << 10});
+            CHECK_OK(program);
+            CHECK_EQ(program->fast_path.has_value(), count == 1024);
+        }
+}
+
 void two_exchanges_go_over_lines_that_may_have_them() {
     struct Expected {
         Collective collective;
@@ -352,6 +379,7 @@ int main() {
         QTEST(counts_the_bytes_that_travel),
         QTEST(plain_lines_carry_values_alone),
         QTEST(what_does_not_fit_a_line_takes_mailboxes),
+        QTEST(the_longest_part_has_to_fit_a_line),
         QTEST(two_exchanges_go_over_lines_that_may_have_them),
         QTEST(several_exchanges_do_not_go_over_lines),
         QTEST(joined_sums_need_no_segment),

@@ -19,7 +19,8 @@ using Base = EagerOperand::Base;
 constexpr uint64_t chunk_alignment = 64;
 
 // Lays out the chunks of an eager slot: every slot holds all chunks in order. For an all-gather a
-// slot holds only its own rank's chunk. `end` becomes the end of the last chunk.
+// slot holds only its own rank's chunk, and of a v-form any may be the longest. `end` becomes the
+// end of the fullest slot.
 std::vector<EagerChunk> place_chunks(const Program &program, uint64_t &end) {
     const Work &work = program.work;
     std::vector<EagerChunk> chunks(program.layout.chunks());
@@ -34,7 +35,7 @@ std::vector<EagerChunk> place_chunks(const Program &program, uint64_t &end) {
                      .offset = offset,
                      .bytes = bytes,
                      .layout = payload_layout(work.codec, work.type, range.count)};
-        end = offset + round_up(bytes, chunk_alignment);
+        end = std::max(end, offset + round_up(bytes, chunk_alignment));
     }
     return chunks;
 }
