@@ -1590,9 +1590,11 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  *
  * comm: must not be NULL.
  * what: a call in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes
- *   first. These follow in any order, and each has a default:
+ *   first; it may be a v-form, such as all_to_all_v. These follow in any order, and each has a
+ *   default:
  *     bytes=      size of the whole vector; where ranks have blocks, of all ranks' blocks
- *     count=      elements, as the function takes them; not together with bytes=
+ *     count=      elements, as the function takes them; not together with bytes=. Of a v-form
+ *                 those of a mean part; where a rank knows its own parts alone, both are ignored
  *     type=, op=, root=, codec=, algorithm=
  *     format=     text, or json: one object with the same and more (`man qccl-info` describes it)
  *   Without codec= and algorithm= the text explains what a call without a config would get. If the

@@ -27,8 +27,8 @@ struct Words {
 
 Error unclear(std::string_view word) {
     return invalid_argument(
-        "what: \"%.*s\" is not understood; expected a collective (%s), then bytes= or count=, "
-        "type=, op=, root=, codec=, algorithm=, format=text or json",
+        "what: \"%.*s\" is not understood; expected a collective (%s) or a v-form, then bytes= or "
+        "count=, type=, op=, root=, codec=, algorithm=, format=text or json",
         static_cast<int>(std::min<size_t>(word.size(), 40)), word.data(),
         listed({collective_names.begin(), collective_names.end()}).c_str());
 }
@@ -40,8 +40,12 @@ template <class Value, class Parsed> bool store(Value &value, const Parsed &pars
 
 Result<bool> take_word(std::string_view word, Words &words) {
     const size_t equals = word.find('=');
-    if (equals == std::string_view::npos)
-        return store(words.question.collective, parse_collective(word));
+    if (equals == std::string_view::npos) {
+        words.question.v_form = parse_v_form(word);
+        return store(words.question.collective, words.question.v_form
+                                                    ? row_of(*words.question.v_form).v_form_of
+                                                    : parse_collective(word));
+    }
     const std::string_view key = word.substr(0, equals), value = word.substr(equals + 1);
     if (key == "bytes") return store(words.bytes, parse_bytes(value));
     if (key == "count") return store(words.count, parse_bytes(value));
@@ -94,6 +98,11 @@ Result<ExplainQuery> parse_explain_query(std::string_view text, uint32_t ranks) 
 
     ExplainQuery &question = words.question;
     const uint64_t parts = parts_of(question.collective, ranks);
+    // As in a call, where no rank knows all counts.
+    if (question.v_form && !are_counts_common(*question.v_form)) {
+        words.count = unknown_part_count;
+        words.bytes.reset();
+    }
     question.count =
         words.count.value_or(words.bytes.value_or(0) / type_bytes(question.type) / parts);
     if (question.count > PTRDIFF_MAX / type_bytes(question.type) / parts) return unclear("count");
@@ -131,14 +140,19 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
     Algorithm named;
     if (!question.algorithm.empty()) {
         QCCL_TRY(named, parse_algorithm(question.algorithm));
+        if (const auto form = question.v_form; form && !named.has(*form))
+            return invalid_argument("there is no %s by %s", name(*form), spec(named).c_str());
     }
     // As in a call.
     CodedValues values =
         coded_values(question.collective, question.type, question.op, question.count);
-    QCCL_TRY(const CallChoice choice,
+    QCCL_TRY(CallChoice choice,
              parts.policy.choose(
                  question.codec ? &*question.codec : nullptr, named,
-                 parts.policy.traits(question.collective, values.type, question.op, values.count)));
+                 parts.policy.traits(question.collective, values.type, question.op, values.count),
+                 question.v_form));
+    if (question.v_form && !are_counts_common(*question.v_form) && !choice.algorithm)
+        choice.algorithm = algorithms().front();
     if (choice.codec.is_lossless()) values = {question.type, question.count};
     PlannerInputs inputs = parts.inputs;
     inputs.limits = limits_of(chunking_with(choice.pieces, parts.cut));
@@ -153,6 +167,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                       .codec = choice.codec,
                       .places = parts.places.get()},
                      inputs, choice.algorithm, question.is_json ? &link_bytes : nullptr));
+    if (question.v_form) explanation.set_v_form(*question.v_form);
     explanation.rules = choice.reasons;
     if (choice.codec.guard != 0)
         explanation.rules += comm.guards().describe({.collective = question.collective,

@@ -17,7 +17,8 @@ struct ExplainQuery {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
-    uint64_t count = 0; // as the C function counts
+    uint64_t count = 0;               // as the C function counts; of a v-form that of a mean part
+    std::optional<Collective> v_form; // of the collective, if the call is one
     std::optional<Codec> codec;
     std::string algorithm; // empty: the text names none
     bool is_json = false;  // the answer is JSON, otherwise text

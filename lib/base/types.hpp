@@ -304,6 +304,15 @@ constexpr bool are_counts_common(Collective v_form) {
     return !row_of(v_form).exchanges && !row_of(v_form).has_root;
 }
 
+// Of a v-form whose counts are not common, choices of codec and algorithm go by this count of each
+// part.
+inline constexpr uint64_t unknown_part_count = uint64_t{1} << 20;
+inline std::optional<Collective> parse_v_form(std::string_view name) {
+    for (const VForm &form : v_forms)
+        if (name == form.name) return form.collective;
+    return std::nullopt;
+}
+
 // Returns the collectives of which `is_one` is true, in the order of their numbers.
 template <auto is_one> constexpr auto collectives_with() {
     std::array<Collective, std::ranges::count_if(collective_table, is_one)> found{};

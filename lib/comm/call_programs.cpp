@@ -76,10 +76,7 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
 }
 
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
-    // The planner compares algorithms of the collective, of which most cannot do this form.
-    const Algorithm &direct = algorithms().front();
-    const Algorithm &named = key.is_pairwise() && !key.algorithm ? direct : key.algorithm;
-    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, named));
+    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.forced()));
     const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
     QCCL_TRY(Program program, is_guarded
                                   ? compile_guarded(key, plan)

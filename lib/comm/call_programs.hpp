@@ -45,9 +45,6 @@ struct KeyParts {
 
 // Everything that decides which program runs.
 struct ProgramKey {
-    // Of a v-form whose counts not all ranks know, choices go by this count of each part.
-    static constexpr uint64_t unknown_count = uint64_t{1} << 20;
-
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
@@ -61,8 +58,16 @@ struct ProgramKey {
 
     // Whether only the two ends of a message know its count.
     bool is_pairwise() const { return v.parts && !v.parts->are_common(); }
+    // Returns the algorithm that the planner is told; empty: it chooses. It compares algorithms of
+    // the collective, of which most cannot do a form whose counts are not common.
+    const Algorithm &forced() const {
+        return is_pairwise() && !algorithm ? algorithms().front() : algorithm;
+    }
     // Returns the call that the caller made: the v-form if it is one.
-    Collective called() const { return v.parts ? v.parts->v_form : collective; }
+    Collective called() const { return v_form().value_or(collective); }
+    std::optional<Collective> v_form() const {
+        return v.parts ? std::optional(v.parts->v_form) : std::nullopt;
+    }
     bool operator==(const ProgramKey &) const = default;
 };
 

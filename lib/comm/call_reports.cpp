@@ -116,11 +116,12 @@ Result<Explanation> explain_choice(const CommParts &parts, const ProgramKey &key
                           .type = key.type,
                           .codec = key.codec,
                           .places = parts.places.get()};
-    QCCL_TRY(Explanation explanation, explain(problem, inputs, key.algorithm));
+    QCCL_TRY(Explanation explanation, explain(problem, inputs, key.forced()));
+    if (const auto form = key.v_form()) explanation.set_v_form(*form);
     QCCL_TRY(const CallChoice choice,
-             parts.policy.choose(names.codec ? &key.codec : nullptr,
-                                 names.algorithm ? key.algorithm : Algorithm(),
-                                 parts.policy.traits(key.collective, key.type, key.op, key.count)));
+             parts.policy.choose(
+                 names.codec ? &key.codec : nullptr, names.algorithm ? key.algorithm : Algorithm(),
+                 parts.policy.traits(key.collective, key.type, key.op, key.count), key.v_form()));
     explanation.rules = choice.reasons;
     return explanation;
 }

@@ -318,12 +318,14 @@ Result<CodecChoice> CallPolicy::choose_codec(const Codec *of_call, const CallTra
     return CodecChoice{};
 }
 
-AlgorithmChoice CallPolicy::choose_algorithm(const CallTraits &call) const {
-    if (algorithm) return {algorithm.has(call.collective) ? algorithm : Algorithm()};
-    if (const Rule *const rule = algorithms.find_algorithm(call)) return {*rule->algorithm, rule};
-    if (const Rule *const rule = plan ? plan->rules.find_algorithm(call) : nullptr)
-        return {*rule->algorithm, rule};
-    return {};
+AlgorithmChoice CallPolicy::choose_algorithm(const CallTraits &call,
+                                             std::optional<Collective> v_form) const {
+    const Collective called = v_form.value_or(call.collective);
+    if (algorithm) return {algorithm.has(called) ? algorithm : Algorithm()};
+    const Rule *rule = algorithms.find_algorithm(call);
+    if (!rule && plan) rule = plan->rules.find_algorithm(call);
+    if (!rule || (*rule->algorithm && !rule->algorithm->has(called))) return {};
+    return {*rule->algorithm, rule};
 }
 
 Pieces CallPolicy::choose_pieces(const CallTraits &call, const Rule **rule) const {
@@ -342,7 +344,8 @@ static std::string reason(const std::string &what, bool is_by_communicator, cons
 }
 
 Result<CallChoice> CallPolicy::choose(const Codec *of_call, const Algorithm &algorithm_of_call,
-                                      const CallTraits &call) const {
+                                      const CallTraits &call,
+                                      std::optional<Collective> v_form) const {
     QCCL_TRY(const CodecChoice coded, choose_codec(of_call, call));
     const bool is_codec_ours = !of_call && codec && reduces(call.collective);
     CallChoice choice{.codec = coded.codec, .algorithm = {}, .pieces = {}, .reasons = {}};
@@ -352,7 +355,7 @@ Result<CallChoice> CallPolicy::choose(const Codec *of_call, const Algorithm &alg
         choice.reasons = reason("codec " + spec(coded.codec), is_codec_ours, coded.rule);
     choice.algorithm = algorithm_of_call;
     if (!algorithm_of_call) {
-        const AlgorithmChoice named = choose_algorithm(call);
+        const AlgorithmChoice named = choose_algorithm(call, v_form);
         choice.algorithm = named.algorithm;
         const std::string text = named.algorithm ? spec(named.algorithm) : "auto";
         choice.reasons += reason("algorithm " + text, named.algorithm && !named.rule, named.rule);

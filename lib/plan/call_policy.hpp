@@ -118,13 +118,15 @@ struct CallPolicy {
     // `of_call`: null if the call names no codec. Returns an error if the call's own codec cannot
     // encode it.
     Result<CodecChoice> choose_codec(const Codec *of_call, const CallTraits &call) const;
-    // For a call that names no algorithm.
-    AlgorithmChoice choose_algorithm(const CallTraits &call) const;
+    // For a call that names no algorithm. `v_form`: which form the call is, if it is one; a rule
+    // for its collective whose algorithm lacks the form is passed over.
+    AlgorithmChoice choose_algorithm(const CallTraits &call,
+                                     std::optional<Collective> v_form = {}) const;
     // `rule`, unless null, receives the rule that decided.
     Pieces choose_pieces(const CallTraits &call, const Rule **rule = nullptr) const;
     // Makes all decisions. `algorithm_of_call`: empty if the call names none.
     Result<CallChoice> choose(const Codec *of_call, const Algorithm &algorithm_of_call,
-                              const CallTraits &call) const;
+                              const CallTraits &call, std::optional<Collective> v_form = {}) const;
 
     // Texts that the ranks compare. A codec of the environment reaches fewer calls than the
     // communicator's, so their texts differ even if the spec is the same.

@@ -258,6 +258,13 @@ std::string Explanation::reason() const {
            print_time(lossless->cost.time_ns) + ")";
 }
 
+void Explanation::set_v_form(Collective form) {
+    v_form = form;
+    std::erase_if(candidates, [form](const ExplainedCandidate &candidate) {
+        return !candidate.plan.algorithm.has(form);
+    });
+}
+
 Result<Explanation> explain(const Problem &problem, const PlannerInputs &inputs,
                             const Algorithm &forced, LinkByteCounter *link_bytes) {
     Explanation all{.problem = problem, .planned = problem, .inputs = inputs, .choice = {}};

@@ -86,9 +86,14 @@ struct Explanation {
     // The plan without a codec, if the call uses a codec that must pay for itself between hosts.
     std::optional<Plan> lossless = {};
 
-    // The caller fills these in: which items of settings decided, a line for each, and what carries
-    // the call. Empty: the output does not mention it.
+    // The caller fills these in: the v-form, if the call is one; which items of settings decided, a
+    // line for each, and what carries the call. Empty: the output does not mention it.
+    std::optional<Collective> v_form = {};
     std::string rules = {}, transport = {};
+
+    // Drops the candidates that lack the v-form.
+    void set_v_form(Collective form);
+    const char *call_name() const { return name(v_form.value_or(problem.collective)); }
 
     const Plan &chosen() const { return choice.plan; }
     // Whether the call is cut by the limits that its predicted times assume. The usual limits of a

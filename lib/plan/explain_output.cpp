@@ -21,11 +21,12 @@ constexpr const char *unknown_rate =
     "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
     "all the same";
 
-void add_head(std::string &text, const Problem &problem) {
+void add_head(std::string &text, const Explanation &all) {
+    const Problem &problem = all.problem;
     if (problem.collective == Collective::barrier)
         return append_format(text, "barrier on %u %s\n", problem.ranks,
                              problem.ranks == 1 ? "rank" : "ranks");
-    append_format(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
+    append_format(text, "%s of %llu %s%s (%s) on %u %s with %s\n", all.call_name(),
                   static_cast<unsigned long long>(problem.count), name(problem.type),
                   has_part_per_rank(problem.collective) ? " for each rank" : "",
                   print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
@@ -219,7 +220,7 @@ std::string Explanation::codec_reason() const {
 std::string print_text(const Explanation &all, bool shows_places) {
     std::string text = all.rules;
     if (!all.transport.empty()) text.append("over ").append(all.transport).append("\n");
-    add_head(text, all.problem);
+    add_head(text, all);
     if (const std::string reason = all.codec_reason(); !reason.empty())
         text.append("  ").append(reason).append("\n");
     for (const BudgetOption &option : all.choice.options)
@@ -362,7 +363,7 @@ std::string print_json(const Explanation &all) {
         candidates.push_back(json_of(candidate, problem.type));
     for (const BudgetOption &option : all.choice.options) options.push_back(json_of(option));
     Json json = {{"version", explain_json_version},
-                 {"collective", name(problem.collective)},
+                 {"collective", all.call_name()},
                  {"bytes", vector_bytes(problem)},
                  {"count", problem.count},
                  {"dtype", name(problem.type)},

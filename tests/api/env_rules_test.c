@@ -119,6 +119,10 @@ static void items_decide_by_communicator_and_size(void **state)
     assert_says(explained(&tp, "all_reduce bytes=16K"),
                 "codec int8 by item 3 of QCCL_CODEC, \"int8@nodes=1,ranks<=2\"\n"
                 "algorithm tree by item 3 of QCCL_ALGO, \"tree\"\n");
+    /* A v-form has the rules of its collective, and only algorithms that have the form. */
+    assert_says(explained(&dp, "all_to_all_v bytes=8"), "all_to_all_v of 1048576 float");
+    assert_null(strstr(explained(&dp, "all_to_all_v"), "bruck"));
+    assert_says(explained(&dp, "all_to_all_v algorithm=pairwise"), "pairwise");
     /* A codec or algorithm that the query itself names comes from no item. */
     assert_null(strstr(explained(&dp, "all_reduce bytes=16K codec=int2 algorithm=direct"), " by "
                                                                                            "item"));

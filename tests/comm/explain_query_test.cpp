@@ -37,6 +37,20 @@ static void bytes_are_those_of_the_whole_vector() {
     CHECK_EQ(parse("all_gather count=100 type=double").count, 100U);
 }
 
+// Where no rank knows all counts, plans go by the same count of each part, whatever the query says.
+static void v_forms_are_understood() {
+    const ExplainQuery common = parse("all_gather_v bytes=4096");
+    CHECK(common.collective == Collective::all_gather && common.v_form == all_gather_v);
+    CHECK_EQ(common.count, 256U);
+    CHECK_EQ(parse("reduce_scatter_v count=7").count, 7U);
+    for (const char *text : {"all_to_all_v", "gather_v bytes=4096 root=1", "scatter_v count=7"}) {
+        const ExplainQuery pairwise = parse(text);
+        CHECK(pairwise.v_form && row_of(*pairwise.v_form).v_form_of == pairwise.collective);
+        CHECK_EQ(pairwise.count, unknown_part_count);
+    }
+    CHECK(!parse("all_to_all").v_form);
+}
+
 static void what_is_not_understood_is_named() {
     for (const auto &[text, word] : {std::pair{"", ""},
                                      {"all_reduce format=xml", "format=xml"},
@@ -75,9 +89,9 @@ static void a_key_stands_once() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(every_word_is_understood),        QTEST(a_key_stands_once),
-        QTEST(the_rest_has_defaults),           QTEST(bytes_are_those_of_the_whole_vector),
-        QTEST(what_is_not_understood_is_named),
+        QTEST(every_word_is_understood), QTEST(a_key_stands_once),
+        QTEST(the_rest_has_defaults),    QTEST(bytes_are_those_of_the_whole_vector),
+        QTEST(v_forms_are_understood),   QTEST(what_is_not_understood_is_named),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

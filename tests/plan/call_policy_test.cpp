@@ -156,6 +156,21 @@ static void the_communicator_s_algorithm_precedes_all() {
     CHECK(!named.choose_algorithm({.collective = Collective::reduce_scatter}).algorithm);
 }
 
+// A rule for a collective may name an algorithm that lacks the form.
+static void what_lacks_the_v_form_is_passed_over() {
+    const CallTraits call{.collective = Collective::all_to_all};
+    const CallPolicy bruck = policy({}, {"QCCL_ALGO=bruck"}, {});
+    CHECK_EQ(spec(bruck.choose_algorithm(call).algorithm), "bruck");
+    CHECK(!bruck.choose_algorithm(call, all_to_all_v).algorithm);
+    const auto none = bruck.choose(nullptr, {}, call, all_to_all_v);
+    CHECK_OK(none);
+    CHECK(!none->algorithm && none->reasons.empty());
+    CallPolicy pairwise = policy({}, {}, "algorithm=pairwise\n");
+    CHECK_EQ(spec(pairwise.choose_algorithm(call, all_to_all_v).algorithm), "pairwise");
+    pairwise.algorithm = *parse_algorithm("bruck");
+    CHECK(!pairwise.choose_algorithm(call, all_to_all_v).algorithm);
+}
+
 static void ranks_compare_what_concerns_the_communicator() {
     const std::vector<const char *> items{"QCCL_CODEC=int4@comm=dp*,op=sum;int8@comm=tp",
                                           "QCCL_ALGO=ring@comm=dp*"};
@@ -197,6 +212,7 @@ int main() {
         QTEST(items_decide_by_the_call),
         QTEST(settings_precede_the_plan_file),
         QTEST(the_communicator_s_algorithm_precedes_all),
+        QTEST(what_lacks_the_v_form_is_passed_over),
         QTEST(ranks_compare_what_concerns_the_communicator),
         QTEST(wrong_plan_files_are_named),
     };

@@ -102,8 +102,7 @@ static Result<ProgramKey> take_key(const CallArguments &given, const Team &calle
         team.root = key.root;
         QCCL_TRY(key.v.parts, take_parts(given.collective, *given.parts, key.type, team));
         const uint64_t total = key.v.parts->common_total();
-        key.count =
-            key.is_pairwise() ? ProgramKey::unknown_count : total / size + (total % size != 0);
+        key.count = key.is_pairwise() ? unknown_part_count : total / size + (total % size != 0);
         return key;
     }
     QCCL_TRY(
@@ -156,9 +155,7 @@ static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const C
         QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.called()));
         return {};
     }
-    const AlgorithmChoice choice = comm.parts().policy.choose_algorithm(call);
-    // A rule for a collective may name an algorithm that does not have its v-form.
-    if (choice.algorithm && !choice.algorithm.has(key.called())) return {};
+    const AlgorithmChoice choice = comm.parts().policy.choose_algorithm(call, key.v_form());
     comm.note(choice.rule);
     key.algorithm = choice.algorithm;
     return {};
