@@ -194,6 +194,20 @@ static void add_where(CLI::App &app, PerfArguments &to, const Started &started) 
                take_baseline);
 }
 
+static constexpr const char *skew_names[] = {"equal", "linear", "one", "random"};
+
+const char *name(Skew skew) { return skew_names[static_cast<size_t>(skew)]; }
+
+static Take take_skew(std::optional<Skew> &skew) {
+    return [&skew](const std::string &text) -> Done {
+        const auto *const found = std::ranges::find(skew_names, text);
+        if (found == std::end(skew_names))
+            return no_choice("skew", text, {std::begin(skew_names), std::end(skew_names)});
+        skew = static_cast<Skew>(found - skew_names);
+        return {};
+    };
+}
+
 static void add_calls(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Calls";
     static constexpr uint64_t most = 1U << 30;
@@ -215,6 +229,9 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
     add_option(app, group, "--group",
                "N calls of the size in one group, on parts of the buffers; one row has them all",
                take_count(to.group, 1, most_grouped));
+    add_option(app, group, "--skew",
+               "counts of v-forms: equal, linear, one (rank has everything) or random (linear)",
+               take_skew(to.skew));
     add_option(app, group, "-N,--run_cycles", "sweeps; 0: for ever (1)",
                take_count(to.cycles, 0, most));
     add_option(app, group, "-c,--check", "calls whose result is checked (1)",
@@ -377,6 +394,9 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
         return refuse("--group %u: the rounds of hypercube follow one another, so they cannot be "
                       "one group",
                       to.group);
+    if (to.skew && to.pattern != Pattern::v_form)
+        return refuse("--skew %s: %s has no parts with counts of their own, as all_gather_v has",
+                      name(*to.skew), name(to.kind()));
     if (knows_ranks && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
     if (to.cycles == 0 && to.json_file == "-")
@@ -434,6 +454,12 @@ static std::string_view without_perf(std::string_view name) {
     return name;
 }
 
+Done check_call_codec(const Codec &codec, const CallKind &kind, DataType type, RedOp op) {
+    if (kind.pattern == Pattern::v_form && codec.guard != 0)
+        return invalid_argument("%s has no guards", name(kind));
+    return check_codec(codec, kind.collective, type, op);
+}
+
 std::optional<Collective> collective_called(std::string_view name) {
     name = without_perf(name);
     for (const Collective collective : value_collectives) {
@@ -448,21 +474,41 @@ std::optional<Collective> collective_called(std::string_view name) {
 static constexpr std::pair<const char *, Pattern> patterns[] = {{"sendrecv", Pattern::sendrecv},
                                                                 {"hypercube", Pattern::hypercube}};
 
+Collective CallKind::called() const {
+    if (pattern != Pattern::v_form) return collective;
+    const auto *const form = std::ranges::find(v_forms, collective, &VForm::of);
+    return form == v_forms.end() ? collective : form->collective;
+}
+
 const char *name(const CallKind &kind) {
     for (const auto &[name, pattern] : patterns)
         if (kind.pattern == pattern) return name;
-    return qccl::name(kind.collective);
+    return qccl::name(kind.called());
+}
+
+// Underscores count nowhere.
+static std::optional<CallKind> v_form_called(std::string_view name) {
+    const auto plain = [](std::string_view text) {
+        std::string letters(text);
+        std::erase(letters, '_');
+        return letters;
+    };
+    for (const VForm &form : v_forms)
+        if (plain(without_perf(name)) == plain(form.name))
+            return CallKind{form.of, Pattern::v_form};
+    return std::nullopt;
 }
 
 std::optional<CallKind> kind_called(std::string_view name) {
     for (const auto &[called, pattern] : patterns)
         if (without_perf(name) == called) return CallKind{Collective::send, pattern};
     const auto collective = collective_called(name);
-    return collective ? std::optional(CallKind{*collective}) : std::nullopt;
+    return collective ? std::optional(CallKind{*collective}) : v_form_called(name);
 }
 
 Names kind_names() {
     Names names{value_collective_names.begin(), value_collective_names.end()};
+    for (const VForm &form : v_forms) names.push_back(form.name);
     for (const auto &[name, pattern] : patterns) names.push_back(name);
     return names;
 }

@@ -21,16 +21,19 @@ namespace qccl::perf {
 
 // ---- Options that select calls
 
-// What a call is. The patterns of messages are those of nccl-tests' sendrecv_perf and
-// hypercube_perf: every rank sends to the next one and receives from the one before; or all ranks
-// gather the inputs of all in log2(ranks) rounds, in which each exchanges what it has with one
-// other rank.
-enum class Pattern : uint8_t { collective, sendrecv, hypercube };
+// What a call is: a collective or its v-form, or a pattern of messages. The patterns are those of
+// nccl-tests' sendrecv_perf and hypercube_perf: every rank sends to the next one and receives from
+// the one before; or all ranks gather the inputs of all in log2(ranks) rounds, in which each
+// exchanges what it has with one other rank.
+enum class Pattern : uint8_t { collective, v_form, sendrecv, hypercube };
 struct CallKind {
     Collective collective = Collective::all_reduce; // of patterns of messages: send
     Pattern pattern = Pattern::collective;
 
     bool operator==(const CallKind &) const = default;
+    bool is_messages() const { return pattern >= Pattern::sendrecv; }
+    // Returns the v-form if the call is one, else the collective.
+    Collective called() const;
 };
 const char *name(const CallKind &kind);
 // Recognizes the names by which users call what can be measured: "all_reduce", "allreduce",
@@ -58,6 +61,11 @@ void add_sizes(CLI::App &app, const SizeOptions &to);
 
 // ---- The command line of qccl-perf
 
+// How the counts of a v-form differ: not at all, in proportion to the number of the rank (from 1
+// on), so that one rank has everything, or at random.
+enum class Skew : uint8_t { equal, linear, one, random };
+const char *name(Skew skew);
+
 // Which rank's time a row shows.
 enum class Average : int32_t { rank_0 = 0, mean = 1, fastest = 2, slowest = 3 };
 enum class Blocking : int32_t { none = 0, with_barrier = 1, without_barrier = 2 };
@@ -83,7 +91,8 @@ struct Started {
 struct PerfArguments {
     Collective collective = Collective::all_reduce;
     Pattern pattern = Pattern::collective;
-    uint32_t group = 0; // calls that one group makes; 0: calls are made by themselves
+    uint32_t group = 0;       // calls that one group makes; 0: calls are made by themselves
+    std::optional<Skew> skew; // of a v-form; nothing: linear
 
     uint64_t min_bytes = uint64_t{32} << 20;
     uint64_t max_bytes = uint64_t{32} << 20;
@@ -154,6 +163,8 @@ void add_ranks(CLI::App &app, PerfArguments &to, const Started &started);
 
 // Fails if the sweep over sizes would not end.
 Done check_sizes(const PerfArguments &arguments);
+// Fails if the codec cannot encode such calls.
+Done check_call_codec(const Codec &codec, const CallKind &kind, DataType type, RedOp op);
 // Fails if the pattern is impossible with this number of ranks.
 Done check_pattern(Pattern pattern, uint32_t ranks);
 // Leaves out the operations that the collective does not have. Fails if none is left.

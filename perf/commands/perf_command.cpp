@@ -159,7 +159,9 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
                                     name(files.type()), name(type));
     const uint64_t bytes = files.count() * type_bytes(files.type());
     const uint64_t of_call = bytes / std::max(arguments.group, 1U);
-    const uint64_t most = gathers(arguments.kind()) ? of_call * arguments.ranks : of_call;
+    // A rank's part of a v-form may be everything.
+    const bool is_part = gathers(arguments.kind()) && arguments.pattern != Pattern::v_form;
+    const uint64_t most = is_part ? of_call * arguments.ranks : of_call;
     if (!arguments.names_sizes) arguments.min_bytes = arguments.max_bytes = most;
     if (arguments.max_bytes > most)
         return invalid_argument(

@@ -38,23 +38,41 @@ Statistics statistics(std::span<const double> values) {
 // ---- One call
 
 uint64_t Operation::send_count() const {
+    if (parts) return parts->most_sent();
     return row_of(collective).scatters || row_of(collective).exchanges ? count * ranks : count;
 }
 
 uint64_t Operation::recv_count() const {
+    if (parts) return parts->most_received();
     return gathers(kind()) || row_of(collective).exchanges ? count * ranks : count;
 }
 
+uint64_t Operation::part_start(uint32_t giver, uint32_t taker) const {
+    if (parts) return parts->send_start(giver, taker);
+    return row_of(collective).exchanges || row_of(collective).scatters ? taker * count : 0;
+}
+
+bool Operation::has_in_place() const {
+    if (parts && row_of(collective).exchanges) return parts->is_symmetric();
+    return pattern != Pattern::sendrecv;
+}
+
 bool Operation::has_result(uint32_t rank) const {
-    if (pattern != Pattern::collective) return true;
+    if (kind().is_messages()) return true;
     return has_output(collective, {.size = ranks, .rank = rank, .root = root});
 }
 
 uint64_t Operation::bytes() const { return recv_part() * type_bytes(type) * calls(); }
 
-uint64_t Operation::send_in_place_stride() const { return gathers(kind()) ? count : 0; }
+uint64_t Operation::send_in_place_start(uint32_t rank) const {
+    if (!gathers(kind())) return 0;
+    return parts ? parts->own_start(rank) : rank * count;
+}
 
-uint64_t Operation::recv_in_place_stride() const { return row_of(collective).scatters ? count : 0; }
+uint64_t Operation::recv_in_place_start(uint32_t rank) const {
+    if (!row_of(collective).scatters) return 0;
+    return parts ? parts->own_start(rank) : rank * count;
+}
 
 // Of hypercube nccl-tests counts what a rank receives, and both bandwidths are the same.
 double Operation::algbw(double seconds) const {
@@ -66,6 +84,10 @@ double Operation::algbw(double seconds) const {
 // The bandwidth of a link under the least possible traffic: a sum must reach and leave every rank,
 // while a gathered block only leaves its own rank.
 double Operation::busbw(double seconds) const {
+    if (parts) {
+        const uint64_t moved = parts->busiest() * type_bytes(type) * calls();
+        return seconds > 0 ? static_cast<double>(moved) / 1e9 / seconds : 0;
+    }
     const double others = static_cast<double>(ranks - 1) / ranks;
     switch (collective) {
     case Collective::all_reduce: return algbw(seconds) * 2 * others;
@@ -96,14 +118,23 @@ Operation operation_of(const PerfArguments &arguments, DataType type, RedOp op, 
     const uint64_t count = bytes / type_bytes(type);
     const uint64_t multiple = 16 / type_bytes(type);
     const bool has_parts = has_part_per_rank(arguments.kind());
-    return {.collective = arguments.collective,
-            .pattern = arguments.pattern,
-            .group = arguments.group,
-            .type = type,
-            .op = op,
-            .root = root,
-            .ranks = ranks,
-            .count = has_parts ? count / ranks / multiple * multiple : count};
+    Operation operation{.collective = arguments.collective,
+                        .pattern = arguments.pattern,
+                        .group = arguments.group,
+                        .type = type,
+                        .op = op,
+                        .root = root,
+                        .ranks = ranks,
+                        .count = has_parts ? count / ranks / multiple * multiple : count};
+    if (arguments.pattern != Pattern::v_form) return operation;
+    operation.skew = arguments.skew.value_or(Skew::linear);
+    operation.parts = PartCounts::create({.collective = operation.collective,
+                                          .skew = operation.skew,
+                                          .seed = arguments.seed,
+                                          .ranks = ranks,
+                                          .root = root,
+                                          .count = operation.count});
+    return operation;
 }
 
 bool gathers(const CallKind &kind) {
@@ -134,7 +165,7 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
 }
 
 bool has_root(const CallKind &kind) {
-    return kind.pattern == Pattern::collective && row_of(kind.collective).has_root;
+    return !kind.is_messages() && row_of(kind.collective).has_root;
 }
 
 std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {

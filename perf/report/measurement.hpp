@@ -9,10 +9,12 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "perf/cli/perf_arguments.hpp"
+#include "perf/report/part_counts.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,24 +48,37 @@ struct Operation {
     uint32_t root = 0;
     uint32_t ranks = 1;
     uint64_t count = 0; // the count argument of the call, of each one in a group
+    Skew skew = Skew::equal;
+    std::shared_ptr<const PartCounts> parts = nullptr; // of a v-form
 
     bool operator==(const Operation &) const = default;
     CallKind kind() const { return {collective, pattern}; }
     uint32_t calls() const { return std::max(group, 1U); }
-    // Elements of one call.
+    // Elements of one call: the most that any rank has, and those of one rank.
     uint64_t send_count() const;
     uint64_t recv_count() const; // of a rank that has a result
-    // In place is impossible if the rank receives while it sends the same values.
-    bool has_in_place() const { return pattern != Pattern::sendrecv; }
+    uint64_t send_count(uint32_t rank) const { return parts ? parts->sent(rank) : send_count(); }
+    uint64_t recv_count(uint32_t rank) const {
+        return parts ? parts->received(rank) : recv_count();
+    }
+    // Of collectives with a part for or of each rank: the elements that `giver` has for `taker`,
+    // and where they start in the giver's send buffer.
+    uint64_t part_count(uint32_t giver, uint32_t taker) const {
+        return parts ? parts->of(giver, taker) : count;
+    }
+    uint64_t part_start(uint32_t giver, uint32_t taker) const;
+    // In place is impossible if the rank receives while it sends the same values, or if parts of
+    // different lengths take each other's places.
+    bool has_in_place() const;
     bool has_result(uint32_t rank) const;
     // The size column: bytes of the larger buffer, of all calls of a group. Each call has its part
     // of both buffers: of as many elements as it sends, and as the larger of its two buffers has.
     uint64_t bytes() const;
     uint64_t send_part() const { return send_count(); }
     uint64_t recv_part() const { return std::max(send_count(), recv_count()); }
-    // In place, rank r's part starts at r * stride elements in the larger buffer.
-    uint64_t send_in_place_stride() const;
-    uint64_t recv_in_place_stride() const;
+    // In place, the rank's part starts here in the larger buffer.
+    uint64_t send_in_place_start(uint32_t rank) const;
+    uint64_t recv_in_place_start(uint32_t rank) const;
 
     double algbw(double seconds) const; // GB/s, GB = 1e9
     double busbw(double seconds) const;

@@ -65,6 +65,8 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
         : a.buffers == Buffers::ordinary ? "ordinary memory"
         : a.registers()                  ? "from qcclMemAlloc, registered"
                                          : "from qcclMemAlloc, not registered");
+    if (a.pattern == Pattern::v_form)
+        std::fprintf(out_, "# Counts of parts: %s\n", name(a.skew.value_or(Skew::linear)));
     std::fprintf(out_, "#\n# Using devices\n");
     for (const RankInfo &rank : ranks)
         std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", rank.rank,

@@ -106,7 +106,8 @@ Json row_json(const Row &row, bool in_place) {
             {"ranks_agree", or_null(m.ranks_agree)},
             {"speedup_vs_lossless", or_null(m.speedup)},
             {"baseline", baseline},
-            {"group", operation.group > 0 ? Json(operation.group) : Json(nullptr)}};
+            {"group", operation.group > 0 ? Json(operation.group) : Json(nullptr)},
+            {"skew", operation.parts ? Json(name(operation.skew)) : Json(nullptr)}};
 }
 
 std::string rows_json(const Row &row) {

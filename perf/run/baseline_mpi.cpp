@@ -2,10 +2,12 @@
 // that qccl-perf loads when it runs under mpirun. Only this file includes <mpi.h>.
 #include "perf/run/mpi_module.hpp"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include <mpi.h>
@@ -90,11 +92,14 @@ static int barrier() { return MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS; }
 
 static bool has(const Operation &operation) {
     if (operation.collective == Collective::send && operation.ranks == 1) return false;
-    if (operation.send_count() > INT_MAX || operation.recv_count() > INT_MAX) return false;
-    if (!reduces(operation.collective)) return true; // a type that MPI lacks is copied as bytes
+    // A type that MPI lacks is copied as bytes.
+    const bool is_known = mpi_type(operation.type) != MPI_DATATYPE_NULL;
+    const uint64_t most = INT_MAX / (is_known ? 1 : type_bytes(operation.type));
+    if (operation.send_count() > most || operation.recv_count() > most) return false;
+    if (!reduces(operation.collective)) return true;
     // MPI's truth values have logical operations alone.
     if (operation.type == DataType::boolean && operation.op < RedOp::logical_and) return false;
-    return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
+    return is_known && mpi_op(operation.op) != MPI_OP_NULL;
 }
 
 namespace {
@@ -118,8 +123,10 @@ struct MpiCall {
 static void place(const Operation &operation, MpiCall &call) {
     if (call.send) return;
     const bool is_root = call.rank == call.root;
-    char *const own =
-        static_cast<char *>(call.recv) + static_cast<size_t>(call.rank) * call.part_bytes;
+    const auto rank = static_cast<uint32_t>(call.rank);
+    const uint64_t start =
+        std::max(operation.send_in_place_start(rank), operation.recv_in_place_start(rank));
+    char *const own = static_cast<char *>(call.recv) + start * type_bytes(operation.type);
     call.send = MPI_IN_PLACE;
     if (operation.collective == Collective::send) call.send = call.recv;
     if (operation.collective == Collective::reduce && !is_root) call.send = call.recv;
@@ -143,7 +150,7 @@ static MpiCall mpi_call(const Operation &operation, const void *send, void *recv
                  .ranks = static_cast<int>(operation.ranks),
                  .part_bytes = operation.count * bytes};
     MPI_Comm_rank(MPI_COMM_WORLD, &call.rank);
-    if (operation.pattern == Pattern::collective) place(operation, call);
+    if (!operation.kind().is_messages()) place(operation, call);
     return call;
 }
 
@@ -171,7 +178,77 @@ static int run_message(const MpiCall &c) {
     return MPI_Recv(c.recv, c.count, c.type, c.root, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+namespace {
+
+// The counts and displacements of a v-form, as MPI takes them.
+struct MpiParts {
+    std::shared_ptr<const PartCounts> parts;
+    DataType type = DataType::float32;
+    std::vector<int> sent, send_starts, received, recv_starts;
+
+    // Returns those of the operation, which the timed calls of a point share.
+    static const MpiParts &of(const Operation &operation, int rank) {
+        static MpiParts latest;
+        if (latest.parts != operation.parts || latest.type != operation.type)
+            latest = MpiParts(operation, static_cast<uint32_t>(rank));
+        return latest;
+    }
+
+private:
+    MpiParts() = default;
+    MpiParts(const Operation &operation, uint32_t rank)
+        : parts(operation.parts), type(operation.type) {
+        const bool is_known = mpi_type(type) != MPI_DATATYPE_NULL;
+        const uint64_t unit = is_known ? 1 : type_bytes(type);
+        uint64_t send_start = 0, recv_start = 0;
+        for (uint32_t other = 0; other < operation.ranks; other++) {
+            sent.push_back(static_cast<int>(operation.part_count(rank, other) * unit));
+            send_starts.push_back(static_cast<int>(send_start));
+            send_start += operation.part_count(rank, other) * unit;
+            received.push_back(static_cast<int>(operation.part_count(other, rank) * unit));
+            recv_starts.push_back(static_cast<int>(recv_start));
+            recv_start += operation.part_count(other, rank) * unit;
+        }
+    }
+};
+
+} // namespace
+
+// Begins the call if `request` is given, else blocks. Where a rank has one part, it is the one for
+// itself.
+static int run_v_form(const Operation &operation, const MpiCall &c, MPI_Request *request) {
+    const MpiParts &p = MpiParts::of(operation, c.rank);
+    const int sent = p.sent[static_cast<size_t>(c.rank)];
+    const int received = p.received[static_cast<size_t>(c.rank)];
+    const int *const s = p.sent.data(), *const s_at = p.send_starts.data();
+    const int *const r = p.received.data(), *const r_at = p.recv_starts.data();
+    const MPI_Comm world = MPI_COMM_WORLD;
+    switch (operation.collective) {
+    case Collective::all_gather:
+        return request
+                   ? MPI_Iallgatherv(c.send, sent, c.type, c.recv, r, r_at, c.type, world, request)
+                   : MPI_Allgatherv(c.send, sent, c.type, c.recv, r, r_at, c.type, world);
+    case Collective::reduce_scatter:
+        return request ? MPI_Ireduce_scatter(c.send, c.recv, s, c.type, c.op, world, request)
+                       : MPI_Reduce_scatter(c.send, c.recv, s, c.type, c.op, world);
+    case Collective::gather:
+        return request ? MPI_Igatherv(c.send, sent, c.type, c.recv, r, r_at, c.type, c.root, world,
+                                      request)
+                       : MPI_Gatherv(c.send, sent, c.type, c.recv, r, r_at, c.type, c.root, world);
+    case Collective::scatter:
+        return request
+                   ? MPI_Iscatterv(c.send, s, s_at, c.type, c.recv, received, c.type, c.root, world,
+                                   request)
+                   : MPI_Scatterv(c.send, s, s_at, c.type, c.recv, received, c.type, c.root, world);
+    default: break;
+    }
+    return request
+               ? MPI_Ialltoallv(c.send, s, s_at, c.type, c.recv, r, r_at, c.type, world, request)
+               : MPI_Alltoallv(c.send, s, s_at, c.type, c.recv, r, r_at, c.type, world);
+}
+
 static int run_one(const Operation &operation, const MpiCall &c) {
+    if (operation.parts) return run_v_form(operation, c, nullptr);
     if (operation.pattern == Pattern::hypercube) return run_hypercube(c);
     if (operation.pattern == Pattern::sendrecv)
         return MPI_Sendrecv(c.send, c.count, c.type, c.after(1), tag, c.recv, c.count, c.type,
@@ -222,6 +299,7 @@ static int begin_one(const Operation &operation, const MpiCall &c,
                      std::vector<MPI_Request> &requests) {
     if (operation.collective == Collective::send) return begin_messages(operation, c, requests);
     MPI_Request *const r = &requests.emplace_back();
+    if (operation.parts) return run_v_form(operation, c, r);
     switch (operation.collective) {
     case Collective::all_reduce:
         return MPI_Iallreduce(c.send, c.recv, c.count, c.type, c.op, MPI_COMM_WORLD, r);

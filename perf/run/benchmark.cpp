@@ -4,7 +4,6 @@
 #include "perf/run/benchmark.hpp"
 
 #include "coll/algorithm.hpp"
-#include "perf/run/measured_call.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -77,14 +76,14 @@ Done Point::prepare(const ProgressListener &listener) {
     if (context_.mpi && !has_baseline()) listener.note(no_baseline_note());
     for (const std::string &asked : context_.arguments.algorithms) {
         const auto algorithm = parse_algorithm(asked);
-        if (algorithm && !algorithm->has(operation_.collective)) {
-            listener.note(asked + " has no " + name(operation_.collective));
+        if (algorithm && !algorithm->has(operation_.kind().called())) {
+            listener.note(asked + " has no " + name(operation_.kind().called()));
             continue;
         }
         bool has_lossless = false, has_any = false;
         for (const Codec &codec : context_.arguments.codecs) {
             const Done possible =
-                check_codec(codec, operation_.collective, operation_.type, operation_.op);
+                check_call_codec(codec, operation_.kind(), operation_.type, operation_.op);
             if (!possible) {
                 listener.note(spec(codec) + " is left out: " + possible.error().text);
                 continue;
@@ -102,7 +101,7 @@ Done Point::prepare(const ProgressListener &listener) {
 
 // In place, the smaller buffer is inside the larger one, at this rank's part.
 std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
-    const CallingRank caller{context_.comm, context_.rank_group.rank(), context_.device};
+    const CallingRank caller{context_.comm, context_.rank_group.rank(), context_.device, counts_};
     const std::byte *const send = in_place ? nullptr : send_;
     return [=, this] { return make_calls(caller, operation_, send, recv_, config); };
 }
@@ -110,11 +109,13 @@ std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_pla
 // No call writes to `send_`, so it always holds the input.
 Done Point::refill(bool in_place) {
     if (!in_place) return {};
-    const size_t bytes = operation_.send_part() * element_bytes();
-    std::byte *to =
-        recv_ + context_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
+    const uint32_t rank = context_.rank_group.rank();
+    const size_t bytes = operation_.send_count(rank) * element_bytes();
+    const std::byte *from = send_;
+    std::byte *to = recv_ + operation_.send_in_place_start(rank) * element_bytes();
     for (uint32_t call = 0; call < operation_.calls(); call++) {
-        QCCL_TRY(context_.device.copy(to, send_ + call * bytes, bytes));
+        QCCL_TRY(context_.device.copy(to, from, bytes));
+        from += operation_.send_part() * element_bytes();
         to += operation_.recv_part() * element_bytes();
     }
     return {};
@@ -136,11 +137,12 @@ Done Point::take_input() {
 }
 
 Result<const std::byte *> Point::result_on_host(uint32_t call, bool in_place) {
-    const uint64_t stride = in_place ? operation_.recv_in_place_stride() : 0;
-    const uint64_t first = call * operation_.recv_part() + context_.rank_group.rank() * stride;
+    const uint32_t rank = context_.rank_group.rank();
+    const uint64_t start = in_place ? operation_.recv_in_place_start(rank) : 0;
+    const uint64_t first = call * operation_.recv_part() + start;
     const std::byte *const result = recv_ + first * element_bytes();
     if (!host_) return result;
-    QCCL_TRY(context_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
+    QCCL_TRY(context_.device.copy(host_, result, operation_.recv_count(rank) * element_bytes()));
     return host_;
 }
 
@@ -429,7 +431,9 @@ struct BufferSizes {
 static BufferSizes buffer_sizes(const PerfArguments &arguments, DataType type, uint32_t ranks) {
     const size_t offset = arguments.unaligned_elements * type_bytes(type);
     const uint64_t calls = std::max(arguments.group, 1U);
-    const uint64_t sent = arguments.max_bytes / (gathers(arguments.kind()) ? ranks : 1);
+    // A rank's part of a v-form may be everything.
+    const bool is_part = gathers(arguments.kind()) && arguments.pattern != Pattern::v_form;
+    const uint64_t sent = arguments.max_bytes / (is_part ? ranks : 1);
     return {.send = sent * calls + offset, .recv = arguments.max_bytes * calls + offset};
 }
 
@@ -546,12 +550,12 @@ static Done run_cycle(const RankContext &context, const ProgressListener &listen
 static Done check_combination(const PerfArguments &arguments, const std::string &asked,
                               const Codec &codec) {
     const auto algorithm = parse_algorithm(asked);
-    if (algorithm && !algorithm->has(arguments.collective))
-        return invalid_argument("%s has no %s", asked.c_str(), name(arguments.collective));
+    if (const Collective called = arguments.kind().called(); algorithm && !algorithm->has(called))
+        return invalid_argument("%s has no %s", asked.c_str(), name(called));
     Done refused;
     for (const DataType type : sweep_types(arguments))
         for (const RedOp op : arguments.ops) {
-            const Done possible = check_codec(codec, arguments.collective, type, op);
+            const Done possible = check_call_codec(codec, arguments.kind(), type, op);
             if (possible) return {};
             if (refused) refused = possible;
         }

@@ -9,6 +9,7 @@
 #include "perf/cli/perf_arguments.hpp"
 #include "perf/report/measurement.hpp"
 #include "perf/run/input_data.hpp"
+#include "perf/run/measured_call.hpp"
 #include "perf/run/mpi_module.hpp"
 #include "perf/run/rank_group.hpp"
 #include "perf/run/result_check.hpp"
@@ -47,7 +48,9 @@ public:
     // larger one.
     Point(const RankContext &context, const Operation &operation, std::byte *send, std::byte *recv,
           std::byte *host)
-        : context_(context), operation_(operation), send_(send), recv_(recv), host_(host) {}
+        : context_(context), operation_(operation),
+          counts_(OwnCounts::of(operation, context.rank_group.rank())), send_(send), recv_(recv),
+          host_(host) {}
 
     // Prepares the cases. Leaves out combinations that are impossible, with a note.
     Done prepare(const ProgressListener &listener);
@@ -93,6 +96,7 @@ private:
 
     const RankContext &context_;
     const Operation operation_;
+    const OwnCounts counts_;
     std::byte *const send_;
     std::byte *const recv_;
     std::byte *const host_;

@@ -17,14 +17,14 @@ public:
         : caller_(caller), operation_(operation), config_(config) {}
 
     Done make_one(const std::byte *send, std::byte *recv) const {
-        const uint64_t rank = caller_.rank;
         const std::byte *const from =
-            send ? send : recv + rank * operation_.send_in_place_stride() * value_bytes();
+            send ? send : recv + operation_.send_in_place_start(caller_.rank) * value_bytes();
         std::byte *const to =
-            send ? recv : recv + rank * operation_.recv_in_place_stride() * value_bytes();
+            send ? recv : recv + operation_.recv_in_place_start(caller_.rank) * value_bytes();
         switch (operation_.pattern) {
         case Pattern::sendrecv: return send_and_receive(from, to);
         case Pattern::hypercube: return gather_by_hypercube(from, to);
+        case Pattern::v_form: return call_v_form(from, to);
         case Pattern::collective: break;
         }
         return call_collective(caller_.comm, operation_, from, to, stream(), config_);
@@ -49,8 +49,35 @@ private:
     // In a group messages of a GPU block.
     qcclStream_t stream() const {
         const bool has_messages = operation_.collective == Collective::send;
-        const bool is_grouped = operation_.group > 0 || operation_.pattern != Pattern::collective;
+        const bool is_grouped = operation_.group > 0 || operation_.kind().is_messages();
         return has_messages && is_grouped ? QCCL_STREAM_SYNC : caller_.device.stream();
+    }
+
+    Done call_v_form(const std::byte *send, std::byte *recv) const {
+        const auto root = static_cast<int>(operation_.root);
+        const size_t *const sent = caller_.counts.sent.data();
+        const size_t *const received = caller_.counts.received.data();
+        const auto called = [&]() -> qcclResult_t {
+            switch (operation_.collective) {
+            case Collective::all_gather:
+                return qcclAllGatherVConfig(send, recv, received, nullptr, type(), caller_.comm,
+                                            stream(), config_);
+            case Collective::reduce_scatter:
+                return qcclReduceScatterVConfig(send, recv, sent, nullptr, type(),
+                                                number_in_c(operation_.op), caller_.comm, stream(),
+                                                config_);
+            case Collective::gather:
+                return qcclGatherVConfig(send, *sent, recv, received, nullptr, type(), root,
+                                         caller_.comm, stream(), config_);
+            case Collective::scatter:
+                return qcclScatterVConfig(send, sent, nullptr, recv, *received, type(), root,
+                                          caller_.comm, stream(), config_);
+            default: break;
+            }
+            return qcclAllToAllVConfig(send, sent, nullptr, recv, received, nullptr, type(),
+                                       caller_.comm, stream(), config_);
+        };
+        return explained(called(), name(operation_.kind()), caller_.comm);
     }
 
     Done send_and_receive(const std::byte *send, std::byte *recv) const {
@@ -86,6 +113,19 @@ private:
 };
 
 } // namespace
+
+OwnCounts OwnCounts::of(const Operation &operation, uint32_t rank) {
+    OwnCounts counts;
+    if (!operation.parts) return counts;
+    const CollectiveRow &row = row_of(operation.collective);
+    const uint32_t sent = row.gathers ? 1 : operation.ranks;
+    const uint32_t received = row.scatters ? 1 : operation.ranks;
+    for (uint32_t part = 0; part < sent; part++)
+        counts.sent.push_back(operation.part_count(rank, sent == 1 ? rank : part));
+    for (uint32_t part = 0; part < received; part++)
+        counts.received.push_back(operation.part_count(received == 1 ? rank : part, rank));
+    return counts;
+}
 
 Done make_calls(const CallingRank &caller, const Operation &operation, const std::byte *send,
                 std::byte *recv, const qcclCollConfig_t *config) {

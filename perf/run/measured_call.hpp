@@ -8,16 +8,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <qccl/qccl.h>
 
 namespace qccl::perf {
+
+// The counts that a rank passes to a v-form: of its part alone, or of the parts of all ranks.
+struct OwnCounts {
+    std::vector<size_t> sent, received;
+
+    // Empty if the operation is no v-form.
+    static OwnCounts of(const Operation &operation, uint32_t rank);
+};
 
 // The rank that makes a call.
 struct CallingRank {
     qcclComm_t comm;
     uint32_t rank;
     const RankDevice &device;
+    const OwnCounts &counts;
 };
 
 // Makes the operation's call, or all calls of its group. `send` and `recv` are the buffers of the

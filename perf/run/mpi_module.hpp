@@ -8,7 +8,7 @@
 namespace qccl::perf {
 
 struct MpiModule {
-    static constexpr uint32_t current_abi = 2;
+    static constexpr uint32_t current_abi = 3;
 
     uint32_t abi;
     // Joins the other processes; returns false if MPI fails.

@@ -17,6 +17,7 @@ namespace qccl::perf {
 
 Operation in_reals(Operation operation) {
     operation.count *= reals_of(operation.type);
+    if (operation.parts) operation.parts = operation.parts->in_reals(reals_of(operation.type));
     operation.type = real_type(operation.type);
     return operation;
 }
@@ -39,21 +40,22 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
     };
     const CollectiveRow &row = row_of(operation_.collective);
     if (row.reduces) {
-        const uint64_t begin = first + rank * operation_.recv_in_place_stride();
+        const uint64_t begin = first + operation_.recv_in_place_start(rank);
         const uint32_t givers = covered_ranks(operation_.collective, rank, operation_.ranks);
         for (uint32_t giver = 0; giver < givers; giver++) take(giver, begin, 0, count, giver == 0);
     } else if (operation_.pattern == Pattern::sendrecv) {
         take((rank + operation_.ranks - 1) % operation_.ranks, first, 0, count, true);
     } else if (row.has_one_source && !gathers(operation_.kind())) {
-        take(operation_.root, first + rank * operation_.recv_in_place_stride(), 0, count, true);
+        take(operation_.root, first + operation_.recv_in_place_start(rank), 0, count, true);
     } else {
-        for (size_t at = 0; at < count;) {
-            const uint64_t giver = (first + at) / operation_.count,
-                           within = (first + at) % operation_.count;
-            const uint64_t begin = row.exchanges ? rank * operation_.count : 0;
-            const size_t part = std::min<uint64_t>(count - at, operation_.count - within);
-            take(static_cast<uint32_t>(giver), begin + within, at, part, true);
-            at += part;
+        uint64_t start = 0; // of the giver's part in what the rank receives
+        for (uint32_t giver = 0; giver < operation_.ranks && start < first + count; giver++) {
+            const uint64_t end = start + operation_.part_count(giver, rank);
+            const uint64_t from = std::max(first, start), to = std::min(first + count, end);
+            if (from < to)
+                take(giver, operation_.part_start(giver, rank) + from - start, from - first,
+                     to - from, true);
+            start = end;
         }
     }
 }
@@ -353,7 +355,7 @@ static CheckResult result_of(const Findings &all, const Operation &operation,
 Result<CheckResult> check_result(RankGroup &rank_group, const Operation &given, const Codec &codec,
                                  const Source &source, const std::byte *result) {
     const Operation operation = in_reals(given);
-    const uint64_t count = given.recv_count();
+    const uint64_t count = given.recv_count(rank_group.rank());
     std::optional<bool> agree;
     if (is_same_everywhere(operation.collective)) {
         QCCL_TRY(const auto hashes,

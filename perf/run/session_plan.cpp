@@ -9,7 +9,7 @@ namespace qccl::perf {
 
 static Result<std::string> explanation(qcclComm_t comm, const Operation &operation,
                                        const Codec &codec, const std::string &algorithm) {
-    std::string what = std::string(name(operation.collective)) +
+    std::string what = std::string(name(operation.kind().called())) +
                        " count=" + std::to_string(operation.count) +
                        " type=" + name(operation.type) + " op=" + name(operation.op) +
                        " codec=" + spec(codec) + " format=json";

@@ -20,15 +20,15 @@ static constexpr uint64_t seed = 5;
 // order, in fp64 or int64.
 static std::vector<std::byte> right_result(const Operation &operation, const Source &source,
                                            uint32_t rank) {
-    std::vector<std::byte> result(operation.recv_count() * type_bytes(operation.type));
+    const uint64_t count = operation.recv_count(rank);
+    std::vector<std::byte> result(count * type_bytes(operation.type));
     ExactResult exact(operation, source);
     if (has_reals(operation.type)) {
-        std::vector<double> values(operation.recv_count() * reals_of(operation.type)),
-            magnitudes(values.size());
+        std::vector<double> values(count * reals_of(operation.type)), magnitudes(values.size());
         exact.reals(rank, 0, values.size(), values.data(), magnitudes.data());
         store_reals(real_type(operation.type), values.data(), values.size(), result.data());
     } else {
-        std::vector<int64_t> values(operation.recv_count());
+        std::vector<int64_t> values(count);
         exact.integers(rank, 0, values.size(), values.data());
         store_integers(operation.type, values.data(), values.size(), result.data());
     }
@@ -78,6 +78,40 @@ static void right_results_are_right() {
                 CHECK_EQ(result.wrong, 0U);
                 CHECK_EQ(result.ranks_agree.has_value(), is_same_everywhere(collective));
                 CHECK_EQ(result.nmse.has_value(), has_reals(row.type));
+            }
+}
+
+static Operation v_form(Collective of, DataType type, Skew skew) {
+    Operation operation = all_reduce(type, RedOp::sum, 1001);
+    operation.collective = of;
+    operation.pattern = Pattern::v_form;
+    operation.root = 1;
+    operation.parts = PartCounts::create({.collective = of,
+                                          .skew = skew,
+                                          .seed = seed,
+                                          .ranks = operation.ranks,
+                                          .root = operation.root,
+                                          .count = operation.count});
+    return operation;
+}
+
+// Each part comes from its own giver, and from the right place there.
+static void results_of_v_forms_are_checked() {
+    const auto source = make_gaussian(seed);
+    for (const VForm &form : v_forms)
+        for (const Skew skew : {Skew::linear, Skew::one, Skew::random})
+            for (const DataType type : {DataType::float32, DataType::int32, DataType::complex64}) {
+                const Operation operation = v_form(form.of, type, skew);
+                CHECK_EQ(judge(operation, Codec{}, *source, nothing).wrong, 0U);
+                // The last element of each rank that has a result.
+                uint64_t results = 0;
+                for (uint32_t rank = 0; rank < operation.ranks; rank++)
+                    results += operation.has_result(rank) && operation.recv_count(rank) > 0;
+                if (is_same_everywhere(form.of)) results = 1;
+                const Damage flip = [](uint32_t, std::vector<std::byte> &result) {
+                    if (!result.empty()) result[result.size() - 4] ^= std::byte{1};
+                };
+                CHECK_EQ(judge(operation, Codec{}, *source, flip).wrong, results);
             }
 }
 
@@ -237,6 +271,7 @@ static void made_data_are_gaussian() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(right_results_are_right),
+        QTEST(results_of_v_forms_are_checked),
         QTEST(one_wrong_bit_is_found),
         QTEST(ranks_that_differ_are_found),
         QTEST(a_buffer_that_nobody_wrote_is_wrong),

@@ -52,17 +52,30 @@ template <class T> static T combine(RedOp op, T a, T b) {
 
 // Returns element i of the result that `rank` receives.
 template <class T> static T plain_result(const Operation &operation, uint32_t rank, uint64_t i) {
+    if (operation.parts && !reduces(operation.collective) &&
+        operation.collective != Collective::scatter) {
+        uint32_t giver = 0;
+        for (; i >= operation.part_count(giver, rank); giver++)
+            i -= operation.part_count(giver, rank);
+        uint64_t start = 0;
+        for (uint32_t other = 0; operation.collective == Collective::all_to_all && other < rank;
+             other++)
+            start += operation.part_count(giver, other);
+        return input<T>(giver, start + i);
+    }
+    const uint64_t own =
+        operation.parts ? operation.parts->own_start(rank) : rank * operation.count;
     switch (operation.collective) {
     case Collective::send:
     case Collective::broadcast: return input<T>(operation.root, i);
     case Collective::all_to_all:
         return input<T>(static_cast<uint32_t>(i / operation.count),
                         rank * operation.count + i % operation.count);
-    case Collective::scatter: return input<T>(operation.root, rank * operation.count + i);
+    case Collective::scatter: return input<T>(operation.root, own + i);
     case Collective::all_gather:
     case Collective::gather:
         return input<T>(static_cast<uint32_t>(i / operation.count), i % operation.count);
-    case Collective::reduce_scatter: i += rank * operation.count; break;
+    case Collective::reduce_scatter: i += own; break;
     default: break;
     }
     T result = input<T>(0, i);
@@ -97,23 +110,37 @@ static void check_range(const Operation &operation, uint32_t rank, uint64_t firs
     }
 }
 
+template <class T> static void check_operation(const Operation &operation) {
+    if (!takes_op(operation.collective, operation.op) ||
+        !check_op(operation.collective, operation.type, operation.op))
+        return;
+    for (const uint32_t rank : {0U, 1U, 2U}) {
+        if (!operation.has_result(rank)) continue;
+        const auto all = static_cast<size_t>(operation.recv_count(rank));
+        check_range<T>(operation, rank, 0, all);
+        check_range<T>(operation, rank, all / 2 + all / 14, all / 3);
+    }
+}
+
 template <class T> static void check_type(DataType type) {
-    for (const Collective collective : value_collectives)
-        for (const RedOp op : all_ops) {
-            const Operation operation{.collective = collective,
-                                      .type = type,
-                                      .op = op,
-                                      .root = 2,
-                                      .ranks = 3,
-                                      .count = 100};
-            if (!takes_op(collective, op) || !check_op(collective, type, op)) continue;
-            for (const uint32_t rank : {0U, 1U, 2U}) {
-                if (!operation.has_result(rank)) continue;
-                const auto all = static_cast<size_t>(operation.recv_count());
-                check_range<T>(operation, rank, 0, all);
-                check_range<T>(operation, rank, all / 2 + 7, all / 3);
-            }
+    for (const RedOp op : all_ops) {
+        Operation operation{.type = type, .op = op, .root = 2, .ranks = 3, .count = 100};
+        for (const Collective collective : value_collectives) {
+            operation.collective = collective;
+            check_operation<T>(operation);
         }
+        operation.pattern = Pattern::v_form;
+        for (const VForm &form : v_forms)
+            for (const Skew skew : {Skew::linear, Skew::one, Skew::random}) {
+                operation.collective = form.of;
+                operation.parts = PartCounts::create({.collective = form.of,
+                                                      .skew = skew,
+                                                      .ranks = 3,
+                                                      .root = 2,
+                                                      .count = operation.count});
+                check_operation<T>(operation);
+            }
+    }
 }
 
 static void the_exact_result_is_what_plain_arithmetic_gives() {

@@ -113,11 +113,11 @@ static void sizes_are_those_of_nccl_tests() {
     CHECK_EQ(gather.send_count(), 340U);
     CHECK_EQ(gather.recv_count(), 1020U);
     CHECK_EQ(gather.bytes(), 4080U);
-    CHECK_EQ(gather.send_in_place_stride(), 340U);
+    CHECK_EQ(gather.send_in_place_start(1), 340U);
     const Operation scatter = of(Collective::reduce_scatter, 4096, DataType::float64);
     CHECK_EQ(scatter.count, 170U);
     CHECK_EQ(scatter.send_count(), 510U);
-    CHECK_EQ(scatter.recv_in_place_stride(), 170U);
+    CHECK_EQ(scatter.recv_in_place_start(1), 170U);
     CHECK_EQ(of(Collective::all_gather, 8).bytes(), 0U);
     CHECK_EQ(of(Collective::broadcast, 7, DataType::int8).count, 7U);
 }

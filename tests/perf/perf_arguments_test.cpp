@@ -358,6 +358,27 @@ static void messages_have_names_too() {
     CHECK_EQ(ask("--group 2", ring).accepted().group, 2U);
 }
 
+static void v_forms_have_names_and_skews() {
+    const CallKind exchange{Collective::all_to_all, Pattern::v_form};
+    for (const char *name :
+         {"all_to_all_v", "alltoallv", "alltoallv_perf", "all_to_allv", "all_to_all_v_perf"})
+        CHECK(kind_called(name) == exchange);
+    CHECK_EQ(std::string(name(exchange)), "all_to_all_v");
+    CHECK(exchange.called() == all_to_all_v);
+    CHECK(CallKind{Collective::gather}.called() == Collective::gather);
+    for (const char *name : {"v", "all_reduce_v", "sendrecvv", "gather_vv"})
+        CHECK(!kind_called(name));
+    for (const VForm &form : v_forms)
+        CHECK(kind_called(form.name) == (CallKind{form.of, Pattern::v_form}));
+    CHECK(!ask("", exchange).accepted().skew);
+    CHECK(ask("--skew one", exchange).accepted().skew == Skew::one);
+    check_refused(ask("--skew steep", exchange), "possible are equal, linear, one, random");
+    check_refused("--skew one", "all_reduce has no parts with counts of their own");
+    CHECK(check_call_codec(*parse_codec("int8"), exchange, DataType::float32, RedOp::sum));
+    const Codec guarded = *parse_codec("int8:guard=nmse:1e-3");
+    CHECK(!check_call_codec(guarded, exchange, DataType::float32, RedOp::sum));
+}
+
 // A broadcast combines nothing, so there are no operations to sweep.
 static void a_copy_has_no_operations() {
     CHECK_EQ(ask("-o all", {Collective::broadcast}).accepted().ops.size(), 1U);
@@ -385,6 +406,7 @@ int main() {
         QTEST(variables_have_started_the_ranks),
         QTEST(collectives_have_several_names),
         QTEST(messages_have_names_too),
+        QTEST(v_forms_have_names_and_skews),
         QTEST(a_copy_has_no_operations),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

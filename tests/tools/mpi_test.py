@@ -37,6 +37,15 @@ class Baseline(unittest.TestCase):
                 self.assertGreater(row["baseline"]["time_us"], 0)
                 self.assertEqual(row["nmse"], 0)
 
+    def test_v_forms_are_measured_beside_mpi(self):
+        for kind in ("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"):
+            for options in (["--skew", "linear", "-d", "float"], ["--skew", "one", "--group", 3], ["--skew", "equal"]):
+                rows = tool.rows_of(mpirun(3, kind, "-b", "48K", "-e", "48K", "-n", "11", "--baseline", "mpi", *options))
+                self.assertEqual(len(rows), 1 if kind == "all_to_all_v" and "equal" not in options else 2)
+                for row in rows:
+                    self.assertEqual((row["collective"], row["skew"], row["nmse"]), (kind, options[1], 0))
+                    self.assertGreater(row["baseline"]["time_us"], 0)
+
     def test_what_mpi_lacks_has_no_baseline(self):
         for options, is_there in ((["-d", "half"], False), (["-d", "f8e4m3"], False), (["-o", "avg"], False),
                                   (["-d", "int8", "-o", "max"], True)):

@@ -42,6 +42,12 @@ class Collectives(unittest.TestCase):
             for launch in ("--threads", "--ranks"):
                 self.check(tool.rows_of([PERF, collective, *SMALL, launch, "3", "--device", TWO, "--codec", "none,int8"]), TWO)
 
+    def test_v_forms(self):
+        for form in ("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"):
+            for launch, skew in (("--threads", "linear"), ("--ranks", "one")):
+                rows = tool.rows_of([PERF, form, *SMALL, launch, "3", "--device", TWO, "--skew", skew])
+                self.assertEqual({(row["collective"], row["skew"], row["nmse"]) for row in rows}, {(form, skew, 0)})
+
     def test_ranks_share_a_gpu(self):
         for launch in ("--threads", "--ranks"):
             self.check(tool.rows_of([PERF, "all_reduce", *SMALL, launch, "4", "--device", "emulated:1", "-d", "float"]),

@@ -20,7 +20,7 @@ import tool
 PERF = sys.argv.pop(1)
 KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ranks transport devices time_us time_us_mean "
         "time_us_p99 time_us_sustained enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
-        "baseline group").split()
+        "baseline group skew").split()
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
        "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1,
@@ -98,6 +98,35 @@ class Rows(unittest.TestCase):
                 if row["codec"] == "none":
                     self.assertEqual(row["nmse"], 0)
         self.assertIn("'0' is no number from 1 to 65536", tool.run([PERF, "all_reduce", "--group", "0"], expect=2).stderr)
+
+    def test_v_forms_have_skewed_parts(self):
+        ranks, size = 3, 96 << 10
+        for form in ("all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v"):
+            exchanges = form == "all_to_all_v"
+            for launch, skew in (("--ranks", "equal"), ("--threads", "linear"), ("--ranks", "one"), ("--threads", "random")):
+                rows = perf(form, launch, ranks, "-b", size, "-e", size, "--skew", skew, "--codec", "none,int8:min=0", "--seed", 7, "-r", "all")
+                roots = ranks if form in ("gather_v", "scatter_v") else 1
+                self.assertEqual(len(rows), 2 * roots * (1 if exchanges and skew != "equal" else 2))
+                for row in rows:
+                    self.assertEqual((row["collective"], row["skew"], row["dtype"]), (form, skew, "float"))
+                    if exchanges and skew == "random":
+                        self.assertLess(row["bytes"], size)
+                    else:
+                        self.assertEqual(row["bytes"], size)
+                    self.assertEqual(row["algorithm"], row["algorithm"] if roots == 1 and not exchanges else "direct")
+                    if row["codec"] == "none":
+                        self.assertEqual(row["nmse"], 0)
+                    elif skew != "one":
+                        self.assertGreater(row["nmse"], 0)
+                    if skew == "one" and not exchanges:  # the rank that has everything sends or receives it all
+                        self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"], places=9)
+                    if skew == "equal":
+                        self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * (ranks - 1) / ranks, places=9)
+        (row,) = perf("alltoallv", "-t", 3, "-b", "6K", "-e", "6K", "--group", "4", "--algo", "pairwise")
+        self.assertEqual((row["group"], row["algorithm"], row["nmse"]), (4, "pairwise", 0))
+        for options, because in ((["--algo", "bruck"], "bruck has no all_to_all_v"),
+                                 (["--codec", "int8:guard=nmse:1e-3"], "all_to_all_v has no guards")):
+            self.assertIn(because, tool.run([PERF, "all_to_all_v", *options], expect=2).stderr)
 
     def test_codecs_may_be_alone(self):
         for beside, speedup in (("1", True), ("0", False)):
