@@ -1105,15 +1105,14 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  * - Collectives of one communicator keep their order, and so do the messages of two ranks in one
  *   direction. Everything else may happen in any order.
  * - Small all-reduces, all-gathers and reduce-scatters that follow one another in a communicator
- *   are fused if its ranks are on several hosts or share cores: calls of one kind run as one call,
- *   with the bits that each has by itself. Statistics and traces show the one call, with the first
- *   one's tag; it waits for as long as the most patient one. Fused are calls on memory of the host,
- *   whose vectors have at most 64 KiB and which have the same stream; of one kind are those of the
- *   same collective, type, operation, algorithm and codec. Calls that use what another one writes
- *   follow it. Codecs with stochastic rounding or a guard, topk, and buckets as long as a chunk are
- *   not fused; onebit and skip_incomplete are if their buckets are complete. All ranks put the
- *   calls into the same groups (qcclMismatch otherwise). QCCL_FUSION, or the communicator's
- *   `fusion`, limits the bytes that run as one call.
+ *   are fused: calls of one kind run as one call, with the bits that each has by itself. Statistics
+ *   and traces show the one call, with the first one's tag; it waits for as long as the most
+ *   patient one. Fused are calls on memory of the host, whose vectors have at most 64 KiB and which
+ *   have the same stream; of one kind are those of the same collective, type, operation, algorithm
+ *   and codec. Calls that use what another one writes follow it. Codecs with stochastic rounding or
+ *   a guard, topk, and buckets as long as a chunk are not fused; onebit and skip_incomplete are if
+ *   their buckets are complete. All ranks put the calls into the same groups (qcclMismatch
+ *   otherwise). QCCL_FUSION, or the communicator's `fusion`, limits the bytes that run as one call.
  * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
  *   communicators, for example.
  * - In a group, messages of a GPU's communicator need QCCL_STREAM_SYNC.

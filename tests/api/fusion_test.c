@@ -1,9 +1,7 @@
 /* Tests which calls of a group are fused, that they have the bits of calls of their own, and that
- * calls which depend on one another still follow one another. The test runs on one core, because
- * ranks of one host that have cores of their own fuse nothing. */
+ * calls which depend on one another still follow one another. */
 #include "tests/api/api_kit.h"
 
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,12 +354,5 @@ int main(void)
         cmocka_unit_test(ranks_that_fuse_differently_are_told),
         cmocka_unit_test(other_counts_are_told_from_one_another),
     };
-    cpu_set_t allowed, one;
-    int cpu = 0;
-    CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-    while (!CPU_ISSET(cpu, &allowed)) cpu++;
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

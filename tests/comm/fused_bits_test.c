@@ -1,11 +1,9 @@
 /* Compares every result of a group byte for byte with that of a twin communicator, which makes the
  * same groups and fuses nothing: all-reduces, all-gathers and reduce-scatters by each algorithm and
  * with each codec, in place and not, on streams and not, with counts that leave blocks incomplete.
- * The test runs on one core, because ranks of one host that have cores of their own fuse nothing.
  */
 #include "tests/api/api_kit.h"
 
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,12 +304,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_calls_have_the_bits_of_their_own),
     };
-    cpu_set_t allowed, one;
-    int cpu = 0;
-    CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-    while (!CPU_ISSET(cpu, &allowed)) cpu++;
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

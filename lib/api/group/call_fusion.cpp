@@ -12,7 +12,7 @@
 
 namespace qccl {
 
-// Copying a larger vector takes longer than sending it by itself.
+// Larger vectors gain little, and peers may read them where they lie (Chunking::lending_bytes).
 static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
 // Calls of more kinds than this are no likely mixture; each is compared with all.
 static constexpr size_t most_kinds = 16;
@@ -41,13 +41,6 @@ static std::string_view large_of(std::string_view algorithm) {
     const auto *const order =
         std::ranges::find(addition_orders, algorithm, &AdditionOrder::algorithm);
     return order == std::end(addition_orders) ? std::string_view() : order->large;
-}
-
-// Ranks that have cores of their own and share memory pass small vectors to each other as fast as
-// they would copy them.
-static bool pays(const Comm &comm) {
-    const CommParts &parts = comm.parts();
-    return parts.policy.hosts > 1 || parts.inputs.speeds.shares_cores();
 }
 
 static bool can_be_fused(Collective collective) {
@@ -122,23 +115,21 @@ bool MemoryRanges::is_free(const void *start, size_t bytes) const {
 // Ranges that touch become one, because the buffers of many programs lie one behind the other.
 void MemoryRanges::add(const void *start, size_t bytes) {
     if (bytes == 0) return;
-    auto begin = reinterpret_cast<uintptr_t>(start), end = begin + bytes;
-    auto next = ends_.lower_bound(begin);
-    if (next != ends_.begin() && std::prev(next)->second >= begin) {
-        --next;
-        begin = next->first;
-        end = std::max(end, next->second);
-    }
-    while (next != ends_.end() && next->first <= end) {
-        end = std::max(end, next->second);
+    const auto begin = reinterpret_cast<uintptr_t>(start), end = begin + bytes;
+    auto next = ends_.upper_bound(begin);
+    const bool touches = next != ends_.begin() && std::prev(next)->second >= begin;
+    const auto range = touches ? std::prev(next) : ends_.emplace_hint(next, begin, end);
+    range->second = std::max(range->second, end);
+    next = std::next(range);
+    while (next != ends_.end() && next->first <= range->second) {
+        range->second = std::max(range->second, next->second);
         next = ends_.erase(next);
     }
-    ends_.emplace_hint(next, begin, end);
 }
 
 FusionBatch::FusionBatch(const Comm &comm)
     : most_bytes_(comm.parts().fusion_bytes),
-      takes_others_(most_bytes_ > 0 && !comm.parts().device.gpu && comm.size() > 1 && pays(comm)) {}
+      takes_others_(most_bytes_ > 0 && !comm.parts().device.gpu && comm.size() > 1) {}
 
 bool FusionBatch::is_apart_from_others(const ReadyCall &call) const {
     const Program &program = *call.program;
@@ -267,32 +258,41 @@ Done FusedCall::run(Comm &comm, const CallStream &stream) const {
         request.timeout = longest(request.timeout, each->request.timeout);
     const bool has_gaps = form_.by_chunk && !has_part_per_rank(work().collective);
     const bool needs_one_vector =
-        has_gaps || form_.step > 1 || program->fast_path || comm.audit() != nullptr;
+        has_gaps || form_.step > 1 || used_ == 0 || program->fast_path || comm.audit();
     return needs_one_vector ? run_on_vector(comm, program, request, stream)
                             : run_on_parts(comm, program, request, stream);
 }
 
-// The engine finds the values in the buffers of the callers.
+namespace {
+
+// A program, and the parts of a call of it.
+struct ProgramWithParts {
+    ProgramRef program;
+    std::vector<CallPart> parts;
+};
+
+} // namespace
+
+// The engine finds the values in the buffers of the callers. A stream that holds the program holds
+// the parts, too.
 Done FusedCall::run_on_parts(Comm &comm, const ProgramRef &program, Request request,
                              const CallStream &stream) const {
-    const auto parts = std::make_shared<std::vector<CallPart>>();
-    parts->reserve(calls_.size());
+    const auto held = std::make_shared<ProgramWithParts>(ProgramWithParts{program, {}});
+    held->parts.reserve(calls_.size());
     uint64_t at = 0;
     for (const ReadyCall *const each : calls_) {
         const uint64_t count = each->program->work.count;
         if (count == 0) continue;
-        parts->push_back({.send = static_cast<const std::byte *>(each->request.send),
-                          .recv = static_cast<std::byte *>(each->request.recv),
-                          .begin = at,
-                          .count = count});
+        held->parts.push_back({.send = static_cast<const std::byte *>(each->request.send),
+                               .recv = static_cast<std::byte *>(each->request.recv),
+                               .begin = at,
+                               .count = count});
         at += count;
     }
-    request.send = request.recv = nullptr;
-    request.parts = *parts;
-    QCCL_TRY(comm.run(program, request, stream));
-    // The parts have to stay until the call has run.
-    if (stream.host) stream.host->enqueue({.run = [parts]() -> Done { return {}; }});
-    return {};
+    request.send = held->parts.front().send;
+    request.recv = held->parts.front().recv;
+    request.parts = held->parts;
+    return comm.run(ProgramRef(held, program.get()), request, stream);
 }
 
 Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request request,

@@ -13,6 +13,7 @@
 // - of topk and of buckets as long as a chunk;
 // - of onebit, and of minmax with skip_incomplete, if the last bucket is incomplete;
 // - with a guard, which watches the calls of one tag;
+// - with an operation that the program has made;
 // - v-forms.
 #pragma once
 

@@ -72,32 +72,29 @@ static Error of_fused_calls(const FusedCall &call, Collective collective, const 
                     call.size(), first, last, qccl::name(collective), error.text);
 }
 
-Done CallGroup::keep(Done checked, GroupedCall call) {
+Done CallGroup::keep(const Done &checked) {
     if (!checked && !refused_)
-        refused_ = of_call(calls_.size() + 1, call.collective, checked.error());
-    calls_.push_back(std::move(call));
+        refused_ = of_call(calls_.size(), calls_.back().collective, checked.error());
     return checked;
 }
 
 Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
-    GroupedCall call{.handle = handle, .collective = given.collective, .stream = given.stream};
-    const Done checked = exception_boundary([&]() -> Done {
+    GroupedCall &call = calls_.emplace_back(handle, given.collective, given.stream);
+    return keep(exception_boundary([&]() -> Done {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(take_call_stream(entered.comm(), given.stream));
         QCCL_TRY(call.ready, find_ready(entered.comm(), given));
         return {};
-    });
-    return keep(checked, std::move(call));
+    }));
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
-    const Done checked = exception_boundary([&]() -> Done {
+    GroupedCall &call = calls_.emplace_back(handle, Collective::send, given.stream);
+    call.message = std::make_unique<const MessageArguments>(given);
+    return keep(exception_boundary([&]() -> Done {
         QCCL_TRY(const CommRef comm, take_comm(handle));
         return check_message_of_group(*comm, given);
-    });
-    return keep(checked, {.handle = handle,
-                          .stream = given.stream,
-                          .message = std::make_unique<const MessageArguments>(given)});
+    }));
 }
 
 // ---- Running
@@ -144,10 +141,12 @@ private:
     }
 
     Done enter() {
+        qcclComm_t last = nullptr;
         for (const GroupedCall &call : group_.calls_) {
-            if (comms_.contains(call.handle)) continue;
+            if (call.handle == last || comms_.contains(call.handle)) continue;
             QCCL_TRY(EnteredComm entered, EnteredComm::enter(call.handle));
             comms_.emplace(call.handle, std::move(entered));
+            last = call.handle;
         }
         return {};
     }
@@ -198,16 +197,18 @@ private:
     // that only enqueue, and those of GPUs, whose runtimes look at the thread, stay in this one.
     void run_collectives() {
         std::map<qcclComm_t, CallQueue> queues;
+        std::pair<const qcclComm_t, CallQueue> *latest = nullptr; // calls of one follow one another
         for (size_t i = 0; i < group_.calls_.size(); i++) {
             const GroupedCall &call = group_.calls_[i];
             if (call.message) continue;
-            CallQueue &queue = queues[call.handle];
-            queue.calls.push_back(i);
-            queue.blocks |= blocks(call) && !comm_of(call).parts().device.gpu;
+            if (!latest || latest->first != call.handle)
+                latest = &*queues.try_emplace(call.handle).first;
+            latest->second.calls.push_back(i);
+            latest->second.blocks |= blocks(call);
         }
         std::vector<const CallQueue *> blocking;
         for (auto &[handle, queue] : queues) {
-            if (queue.blocks)
+            if (queue.blocks && !comms_.at(handle).comm().parts().device.gpu)
                 blocking.push_back(&queue);
             else
                 note(run_queue(queue));

@@ -8,9 +8,9 @@
 #include "api/call/collective_call.hpp"
 #include "api/call/message_call.hpp"
 
+#include <deque>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace qccl {
 
@@ -30,18 +30,22 @@ public:
 
 private:
     struct GroupedCall {
-        qcclComm_t handle = nullptr;
-        Collective collective = Collective::send;
-        qcclStream_t stream = nullptr;
+        GroupedCall(qcclComm_t comm, Collective called, qcclStream_t on)
+            : handle(comm), collective(called), stream(on) {}
+
+        qcclComm_t handle;
+        Collective collective;
+        qcclStream_t stream;
         ReadyCall ready{}; // of a collective
         // Null: a collective. Its config lives until the group ends.
         std::unique_ptr<const MessageArguments> message{};
     };
     class GroupRun;
 
-    Done keep(Done checked, GroupedCall call);
+    // Notes the error of the latest call, if it has one, and returns it.
+    Done keep(const Done &checked);
 
-    std::vector<GroupedCall> calls_;
+    std::deque<GroupedCall> calls_; // a vector would move them as it grows
     std::optional<Error> refused_;
     uint32_t depth_ = 0;
 };

@@ -5,6 +5,7 @@
 #include "codec/chunk.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace qccl {
 namespace {
@@ -109,12 +110,12 @@ void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint
     const bool is_alone = std::any_of(steps.begin(), steps.end(),
                                       [](const TileStep &step) { return step.scratch != nullptr; });
     Tile tile;
-    PayloadLayout layout;
+    std::optional<PayloadLayout> layout; // is not filled with zeros where no step needs it
     for (; tile.begin < context.count; tile.begin += tile_count) {
         const uint64_t count = std::min(tile_count, context.count - tile.begin);
         if (is_alone && count != tile.count) {
             layout = payload_layout(*context.codec, context.type, count);
-            tile.layout = &layout;
+            tile.layout = &*layout;
         }
         tile.count = count;
         for (const TileStep &step : steps) run_step(context, step, tile);

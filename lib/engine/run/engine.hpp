@@ -96,8 +96,8 @@ struct Call {
     // all-gather, gather: send == recv + rank * count; other collectives: send == recv).
     const void *send = nullptr;
     void *recv = nullptr;
-    // The vector lies in the buffers of these calls instead, in this order and without gaps. Only
-    // for lossless programs that do not take the fast path.
+    // The vector lies in the buffers of these calls, in this order and without gaps; `send` and
+    // `recv` are those of the first one. Only for lossless programs that do not take the fast path.
     std::span<const CallPart> parts{};
     uint32_t counts_hash = 0; // of calls that run as one: compared between ranks
     // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.

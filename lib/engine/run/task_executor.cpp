@@ -69,6 +69,7 @@ void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_pay
     context_.count = segment.count;
 
     memory_.steps.clear();
+    part_operands_.clear();
     scratch_wire_.reset();
     streams_payloads_ = streams_payloads;
     lent_ = nullptr;
@@ -76,7 +77,7 @@ void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_pay
     for (const Op &op : ops)
         if (op.what == Op::What::write_header)
             write_header(lane, op, segment);
-        else if (call_.parts.empty())
+        else
             resolve(lane, op, segment);
 }
 
@@ -85,37 +86,53 @@ uint32_t TaskExecutor::run(PipelineLane &lane, const Task &task, bool streams_pa
     if (call_.parts.empty())
         run_tiles(context_, memory_.steps, program_.tile);
     else
-        run_parts(lane, task);
+        run_parts(range(lane, task));
     return stored_;
 }
 
 // The segment lies in the buffers of one call after the other.
-void TaskExecutor::run_parts(PipelineLane &lane, const Task &task) {
-    const ElementRange segment = range(lane, task);
+void TaskExecutor::run_parts(const ElementRange &segment) {
     const uint64_t begin = segment.index % part_stride_, end = begin + segment.count;
     auto part = std::ranges::upper_bound(call_.parts, begin, {}, &CallPart::begin);
     if (part != call_.parts.begin()) --part;
+    part_steps_.assign(memory_.steps.begin(), memory_.steps.end());
     for (; part != call_.parts.end() && part->begin < end; ++part) {
         const uint64_t from = std::max(begin, part->begin);
         const uint64_t to = std::min(end, part->begin + part->count);
         if (from >= to) continue;
-        part_ = &*part;
-        skipped_ = from - begin;
+        for (size_t i = 0; i < part_steps_.size(); i++) point_into(*part, from - begin, i);
         context_.count = to - from;
-        stored_ = 0;
-        memory_.steps.clear();
-        for (const Op &op : ops_of(task))
-            if (op.what != Op::What::write_header) resolve(lane, op, segment);
-        run_tiles(context_, memory_.steps, program_.tile);
+        run_tiles(context_, part_steps_, program_.tile);
     }
-    part_ = nullptr;
     context_.count = segment.count; // of layout_
 }
 
-std::byte *TaskExecutor::in_part(const std::byte *base, uint64_t offset) const {
-    const uint64_t of_rank = offset / part_stride_, at = offset % part_stride_ + skipped_;
-    return const_cast<std::byte *>(base) +
-           (of_rank * part_->count + at - part_->begin) * type_bytes(program_.work.type);
+// Lets step i begin `skipped` elements behind the start of the segment, in the part.
+void TaskExecutor::point_into(const CallPart &part, uint64_t skipped, size_t i) {
+    const TileStep &whole = memory_.steps[i];
+    const auto in_part = [&](const PartOperand &operand) {
+        return (operand.of_rank * part.count + operand.at + skipped - part.begin) *
+               type_bytes(program_.work.type);
+    };
+    const auto &[dst, src] = part_operands_[i];
+    TileStep &step = part_steps_[i];
+    step.dst = dst.is_callers ? part.recv + in_part(dst) : whole.dst + skipped * whole.dst_stride;
+    if (src.is_callers)
+        step.src = (src.is_output ? part.recv : part.send) + in_part(src);
+    else
+        step.src = whole.src + skipped * whole.src_stride;
+}
+
+TaskExecutor::PartOperand TaskExecutor::part_operand(const PipelineLane &lane, OperandRef place,
+                                                     uint32_t chunk) const {
+    if (!is_callers(place)) return {};
+    const bool is_output = place.is(OperandRef::Kind::output);
+    const Slot slot = is_output ? output(place.index) : input(place.index);
+    const uint64_t offset = range(lane, slot, chunk).offset;
+    return {.is_callers = true,
+            .is_output = is_output,
+            .of_rank = offset / part_stride_,
+            .at = offset % part_stride_};
 }
 
 Done TaskExecutor::launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher) {
@@ -134,15 +151,14 @@ void TaskExecutor::write_checksums(PipelineLane &lane, const Task &task) {
 
 void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange &segment) {
     const bool stores_payload = op.dst.is(OperandRef::Kind::payload);
-    const size_t dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type);
-    const size_t src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type);
-    std::byte *dst = writable(lane, op.dst, op.chunk);
-    const std::byte *src = readable(lane, op.src, op.chunk);
-    if (part_) {
-        if (!is_callers(op.dst)) dst += skipped_ * dst_stride;
-        if (!is_callers(op.src)) src += skipped_ * src_stride;
-    }
-    const bool lies_there = op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
+    std::byte *const dst = writable(lane, op.dst, op.chunk);
+    const std::byte *const src = readable(lane, op.src, op.chunk);
+    const bool has_parts = !call_.parts.empty();
+    if (has_parts)
+        part_operands_.emplace_back(part_operand(lane, op.dst, op.chunk),
+                                    part_operand(lane, op.src, op.chunk));
+    const bool lies_there =
+        !has_parts && op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
     if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == lent_)) return;
     if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
     const bool stores_shared = stores_payload || was_lent(lane, op);
@@ -154,8 +170,8 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .src_type = op.src_type,
          .dst = dst,
          .src = src,
-         .dst_stride = dst_stride,
-         .src_stride = src_stride,
+         .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
+         .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
          .noise = noise(op, segment),
          .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
          .layout = op.is_inner ? &inner_layout_ : nullptr,
@@ -280,11 +296,9 @@ std::byte *TaskExecutor::slot_address(const PipelineLane &lane, uint32_t wire) c
 std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t chunk) const {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     switch (place.kind) {
-    case OperandRef::Kind::output: {
-        const uint64_t offset = range(lane, output(place.index), chunk).offset;
-        if (part_) return in_part(part_->recv, offset);
-        return static_cast<std::byte *>(call_.recv) + offset * type_bytes(program_.work.type);
-    }
+    case OperandRef::Kind::output:
+        return static_cast<std::byte *>(call_.recv) +
+               range(lane, output(place.index), chunk).offset * type_bytes(program_.work.type);
     case OperandRef::Kind::tile:
         return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
     case OperandRef::Kind::segment:
@@ -302,11 +316,9 @@ std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t
 
 const std::byte *TaskExecutor::readable(PipelineLane &lane, OperandRef place,
                                         uint32_t chunk) const {
-    if (place.is(OperandRef::Kind::input)) {
-        const uint64_t offset = range(lane, input(place.index), chunk).offset;
-        if (part_) return in_part(part_->send, offset);
-        return static_cast<const std::byte *>(call_.send) + offset * type_bytes(program_.work.type);
-    }
+    if (place.is(OperandRef::Kind::input))
+        return static_cast<const std::byte *>(call_.send) +
+               range(lane, input(place.index), chunk).offset * type_bytes(program_.work.type);
     return writable(lane, place, chunk);
 }
 

@@ -92,11 +92,15 @@ private:
     // Finds the steps and the addresses of the task's operations.
     void gather(PipelineLane &lane, const Task &task, bool streams_payloads);
     void resolve(PipelineLane &lane, const Op &op, const ElementRange &segment);
-    // Runs the task's operations for Call::parts.
-    void run_parts(PipelineLane &lane, const Task &task);
-    // Where in a buffer of part_ the vector's element lies that is skipped_ elements behind
-    // `offset`.
-    std::byte *in_part(const std::byte *base, uint64_t offset) const;
+    // An operand of a call with parts. One of the caller lies `at` elements into the vector, or
+    // into the part of a rank.
+    struct PartOperand {
+        bool is_callers = false, is_output = false;
+        uint64_t of_rank = 0, at = 0;
+    };
+    PartOperand part_operand(const PipelineLane &lane, OperandRef place, uint32_t chunk) const;
+    void run_parts(const ElementRange &segment);
+    void point_into(const CallPart &part, uint64_t skipped, size_t i);
     // Returns true if peers were given the memory that the operation overwrites.
     bool was_lent(PipelineLane &lane, const Op &op) const;
     ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &label) const;
@@ -124,8 +128,9 @@ private:
     std::unique_ptr<InputScaling> scaling_; // of pre_mul_sum, on the host
     // Elements from the start of one rank's part of the vector to the next, or of the vector.
     const uint64_t part_stride_;
-    const CallPart *part_ = nullptr; // the task runs on it; null: the call has no parts
-    uint64_t skipped_ = 0;           // elements of the segment before those that lie in part_
+    // For Call::parts: of each step of the task its dst and src, and the step as it runs on a part.
+    std::vector<std::pair<PartOperand, PartOperand>> part_operands_;
+    std::vector<TileStep> part_steps_;
     TileContext context_;
     // Of a segment of context_.count elements: in the outermost tier, and below.
     PayloadLayout layout_, inner_layout_;
