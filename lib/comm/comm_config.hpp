@@ -31,7 +31,7 @@ struct CommConfig {
     Algorithm algorithm;
     bool reproducible = false;
     std::optional<uint64_t> fusion_bytes; // 0: nothing is fused
-    bool nonblocking = false; // tasks make and finalize the communicator
+    bool nonblocking = false;             // tasks make and finalize the communicator
     std::optional<std::chrono::nanoseconds> timeout, peer_timeout;
     qcclIdle_t idle{};
     qcclLog_t log{};

@@ -80,9 +80,9 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->audit == "int8,int4" && settings->audit_file == "/run/audit");
     CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
     CHECK(settings->checksum && settings->progress_cpu == 0U && settings->lanes == 4U);
-    CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
+    CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30 &&
+          settings->fusion_bytes == 1U << 20);
     CHECK(settings->oneshot_max_bytes == 0U && settings->link_latency == 5us);
-    CHECK_EQ(settings->fusion_bytes, uint64_t{1} << 20);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
     CHECK(settings->plan_file == "/plan" && settings->reproducible);
     CHECK(settings->node == "left" && settings->rack == "rack7");

@@ -2,7 +2,7 @@
  * as long as the part: the part's values have the same bytes there. Segments are short, so that
  * parts have several of them and end where a segment ends. With ON_GPUS the ranks have emulated
  * GPUs, whose memory the host can read and write, and fewer cases run. */
-#include "api_kit.h"
+#include "tests/api/api_kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
