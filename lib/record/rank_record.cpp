@@ -375,6 +375,9 @@ std::string first_difference(std::span<const RankRecord> records) {
 std::string describe(const CallDescriptor &call) {
     const auto type = to_type(static_cast<int32_t>(call.type));
     const auto op = to_op(static_cast<int32_t>(call.op));
+    // Other calls may have a hash there, and a record from outside the number of no collective.
+    const bool has_root = static_cast<size_t>(call.collective) < collective_table.size() &&
+                          row_of(call.collective).has_root;
     char text[256];
     std::snprintf(text, sizeof text,
                   "call %" PRIu64 ": %s, count %" PRIu64
@@ -382,7 +385,7 @@ std::string describe(const CallDescriptor &call) {
                   "root %" PRIu32 ", tag %" PRIu64,
                   call.call, collective_text(call.collective).c_str(), call.count,
                   type ? name(*type) : "?", op ? name(*op) : "?", text_of(call.codec).c_str(),
-                  text_of(call.algorithm).c_str(), call.root, call.tag);
+                  text_of(call.algorithm).c_str(), has_root ? call.root : 0, call.tag);
     if (call.captured == 0) return text;
     return text + (", captured call " + std::to_string(call.captured));
 }

@@ -15,7 +15,7 @@ static CallDescriptor sample() {
     CallDescriptor call;
     call.call = 17;
     call.count = 1000;
-    call.collective = Collective::all_reduce;
+    call.collective = Collective::reduce;
     call.type = DataType::float32;
     std::strcpy(call.codec, "int4:block=32");
     std::strcpy(call.algorithm, "ring");
@@ -30,23 +30,23 @@ struct Change {
 static const std::vector<Change> &changes() {
     static const std::vector<Change> all{
         {[](CallDescriptor &d) { d.collective = Collective::barrier; },
-         "rank 2 calls barrier, rank 0 calls all_reduce, in call 17"},
+         "rank 2 calls barrier, rank 0 calls reduce, in call 17"},
         {[](CallDescriptor &d) { d.count++; },
-         "rank 2 calls all_reduce with count 1001, rank 0 with count 1000, in call 17"},
+         "rank 2 calls reduce with count 1001, rank 0 with count 1000, in call 17"},
         {[](CallDescriptor &d) { d.type = DataType::float64; },
-         "rank 2 calls all_reduce with type double, rank 0 with type float, in call 17"},
+         "rank 2 calls reduce with type double, rank 0 with type float, in call 17"},
         {[](CallDescriptor &d) { d.op = RedOp::max; },
-         "rank 2 calls all_reduce with op max, rank 0 with op sum, in call 17"},
+         "rank 2 calls reduce with op max, rank 0 with op sum, in call 17"},
         {[](CallDescriptor &d) {
              std::memset(d.codec, 0, sizeof d.codec), std::strcpy(d.codec, "none");
          },
-         "rank 2 calls all_reduce with codec none, rank 0 with codec int4:block=32, in call 17"},
+         "rank 2 calls reduce with codec none, rank 0 with codec int4:block=32, in call 17"},
         {[](CallDescriptor &d) { std::strcpy(d.algorithm, "direct"); },
-         "rank 2 calls all_reduce with algorithm direct, rank 0 with algorithm ring, in call 17"},
+         "rank 2 calls reduce with algorithm direct, rank 0 with algorithm ring, in call 17"},
         {[](CallDescriptor &d) { d.root = 3; },
-         "rank 2 calls all_reduce with root 3, rank 0 with root 0, in call 17"},
+         "rank 2 calls reduce with root 3, rank 0 with root 0, in call 17"},
         {[](CallDescriptor &d) { d.root = 4, std::strcpy(d.algorithm, "tree"); },
-         "rank 2 calls all_reduce with root 4, rank 0 with root 0, in call 17"},
+         "rank 2 calls reduce with root 4, rank 0 with root 0, in call 17"},
         {[](CallDescriptor &d) { d.earlier = 3; },
          "rank 2 and rank 0 have made different calls before call 17"},
         {[](CallDescriptor &d) { d.captured = 3; },
@@ -102,6 +102,18 @@ static void first_difference_is_named() {
     CHECK_EQ(error->got, 7);
 }
 
+// Calls without a root have a hash of their counts in its place, if they have several counts.
+static void other_counts_are_named() {
+    for (const Collective collective : {Collective::all_reduce, all_gather_v}) {
+        CallDescriptor ours = sample(), theirs = sample();
+        ours.collective = theirs.collective = collective;
+        theirs.root = 0x12345678;
+        CHECK_EQ(std::string(ours.difference(0, theirs, 2)->text),
+                 std::string("rank 2 calls ") + name(collective) +
+                     " with other counts than rank 0, in call 17");
+    }
+}
+
 static void longest_specs_fit() {
     CallDescriptor ours = sample(), theirs = sample();
     std::memset(ours.codec, 'a', sizeof ours.codec - 1);
@@ -114,16 +126,16 @@ static void longest_specs_fit() {
 static void what_names_nothing_is_told_by_its_number() {
     const std::pair<std::function<void(CallDescriptor &)>, const char *> faults[] = {
         {[](CallDescriptor &d) { d.collective = static_cast<Collective>(99); },
-         "rank 2 calls 99, rank 0 calls all_reduce, in call 17"},
+         "rank 2 calls 99, rank 0 calls reduce, in call 17"},
         {[](CallDescriptor &d) { d.type = static_cast<DataType>(-1); },
-         "rank 2 calls all_reduce with type -1, rank 0 with type float, in call 17"},
+         "rank 2 calls reduce with type -1, rank 0 with type float, in call 17"},
         {[](CallDescriptor &d) { d.op = static_cast<RedOp>(INT32_MAX); },
-         "rank 2 calls all_reduce with op 2147483647, rank 0 with op sum, in call 17"},
+         "rank 2 calls reduce with op 2147483647, rank 0 with op sum, in call 17"},
         {[](CallDescriptor &d) { std::memset(d.codec, 'x', sizeof d.codec); },
-         "rank 2 calls all_reduce with codec xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with codec "
+         "rank 2 calls reduce with codec xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with codec "
          "int4:block=32, in call 17"},
         {[](CallDescriptor &d) { std::memset(d.algorithm, 'x', sizeof d.algorithm); },
-         "rank 2 calls all_reduce with algorithm xxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with algorithm "
+         "rank 2 calls reduce with algorithm xxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with algorithm "
          "ring, in call 17"},
     };
     for (const auto &[apply, sentence] : faults) {
@@ -135,11 +147,9 @@ static void what_names_nothing_is_told_by_its_number() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(hash_covers_what_must_agree),
-        QTEST(hash_tells_neighbours_apart),
-        QTEST(first_difference_is_named),
-        QTEST(longest_specs_fit),
-        QTEST(what_names_nothing_is_told_by_its_number),
+        QTEST(hash_covers_what_must_agree), QTEST(hash_tells_neighbours_apart),
+        QTEST(first_difference_is_named),   QTEST(other_counts_are_named),
+        QTEST(longest_specs_fit),           QTEST(what_names_nothing_is_told_by_its_number),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

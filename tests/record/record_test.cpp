@@ -83,6 +83,12 @@ void the_last_calls_are_kept_and_no_others() {
     CHECK_EQ(describe(*found.find(1000)),
              "call 1000: all_reduce, count 100, type float, op sum, codec int8, algorithm ring, "
              "root 0, tag 10000");
+    // Calls without a root may have a hash of their counts in its place.
+    CallDescriptor call = *found.find(1000);
+    call.root = 77;
+    CHECK(contains(describe(call), ", root 0, "));
+    call.collective = Collective::reduce;
+    CHECK(contains(describe(call), ", root 77, "));
 }
 
 void a_process_with_many_ranks_keeps_fewer() {
