@@ -316,6 +316,31 @@ static void ranks_that_fuse_differently_are_told(void **state)
     end_world(&world);
 }
 
+/* Between the fused calls of rank 0 is one of another kind. */
+static qcclResult_t group_two_kinds_on_one_rank(int rank, qcclComm_t comm, void *context)
+{
+    int values[3] = {rank, rank, rank}, i;
+    qcclResult_t result = qcclSuccess, ended = qcclSuccess;
+    (void)context;
+    if (rank == 0) result = qcclGroupStart();
+    for (i = 0; i < 3 && result == qcclSuccess; i++)
+        result = qcclAllReduce(&values[i], &values[i], 1, qcclInt32, i == 1 ? qcclMax : qcclSum,
+                               comm, NULL);
+    if (rank == 0) ended = qcclGroupEnd();
+    return result == qcclSuccess ? ended : result;
+}
+
+static void an_error_names_the_calls_of_one_kind(void **state)
+{
+    world_t world = join_world(2, NULL);
+    const outcome_t outcome = on_every_rank(&world, group_two_kinds_on_one_rank, NULL);
+    (void)state;
+    assert_int_equal(outcome.result[0], qcclMismatch);
+    assert_int_equal(outcome.result[1], qcclMismatch);
+    assert_says(outcome.sentence[0], "2 of the calls 1 to 3 of the group, fused (all_reduce)");
+    end_world(&world);
+}
+
 /* The ranks' calls have as many values together, but in another order. */
 static qcclResult_t group_in_own_order(int rank, qcclComm_t comm, void *context)
 {
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test(calls_that_depend_on_others_follow_them),
         cmocka_unit_test(calls_keep_their_order_across_streams),
         cmocka_unit_test(ranks_that_fuse_differently_are_told),
+        cmocka_unit_test(an_error_names_the_calls_of_one_kind),
         cmocka_unit_test(other_counts_are_told_from_one_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

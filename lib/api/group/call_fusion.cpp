@@ -83,19 +83,18 @@ static std::optional<FusedForm> find_form(const Program &program) {
     FusedForm form{.algorithm = work.algorithm,
                    .chunks = program.layout.chunks(),
                    .chunk_count = program.layout.range({}, 0).count};
-    if (!is_lossless(work)) {
-        form.step = program.layout.grain();
-        return form;
-    }
-    const std::string_view large = large_of(work.algorithm);
+    if (!is_lossless(work)) form.step = program.layout.grain();
     if (work.collective == Collective::all_gather) {
+        // Ranks forward what the owner of a part has encoded.
         form.by = FusedForm::By::any;
         form.algorithm = {};
-    } else if (!large.empty()) {
-        form.by = FusedForm::By::same_order;
-        form.algorithm = large;
+        return form;
     }
-    if (work.collective == Collective::all_reduce && !large.empty()) {
+    const std::string_view large = is_lossless(work) ? large_of(work.algorithm) : "";
+    if (large.empty()) return form;
+    form.by = FusedForm::By::same_order;
+    form.algorithm = large;
+    if (work.collective == Collective::all_reduce) {
         form.by_chunk = false;
         form.chunks = 1;
         form.chunk_count = work.count;
