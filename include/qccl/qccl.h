@@ -486,7 +486,7 @@ typedef struct {
 /* Initialisers. They name every field, so that no compiler warns of a missing one. */
 #define QCCL_CONFIG_INIT                                                                           \
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
-     {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, {0}}
+     {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
     {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, {0}}
 

@@ -80,7 +80,7 @@ class FromCtypes(unittest.TestCase):
         self.assertEqual(config.magic.to_bytes(4, "little"), b"QCCL")
         self.assertIsNone(config.codec)
         self.assertEqual(config.timeout, 0)
-        self.assertEqual(list(config.reserved), [0] * 7)
+        self.assertEqual(list(config.reserved), [0] * 6)
 
     def test_ranks_of_one_process(self):
         comms = (c_void_p * RANKS)()
