@@ -50,6 +50,7 @@ void JoinAttempt::warn_if_late() {
 }
 
 Error JoinAttempt::no_answer() const {
+    if (const Done wanted = is_wanted(); !wanted) return wanted.error();
     return Error::make(Code::timeout, "the rendezvous at %s gives no answer within %g s",
                        where_.c_str(), in_seconds(options_.timeout));
 }
@@ -103,6 +104,7 @@ static Result<Channel> connect_to(const Endpoint &endpoint, JoinAttempt &attempt
             attempt.warn_if_late(strerror(EINPROGRESS));
     }
     if (problem == 0) return Channel(std::move(socket));
+    QCCL_TRY(attempt.is_wanted());
     attempt.note(strerror(problem));
     return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
                        "cannot reach the rendezvous at %s: %s; has the process that made the "
@@ -486,6 +488,7 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
                                                     is_patient ? longest_wait : longest_pause);
         longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_endpoint);
     }
+    QCCL_TRY(join.is_wanted());
     if (is_patient) return join.no_way();
     return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
                        text(endpoints).c_str());

@@ -677,6 +677,42 @@ QCCL_API qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclCom
 QCCL_API qcclResult_t qcclCommDup(qcclComm_t comm, qcclComm_t *comm_out,
                                   const qcclConfig_t *config);
 
+/* Makes a communicator of all ranks of `comm` and of new ranks, which join a running job. The ranks
+ * of `comm` keep their numbers, and the new ranks have the numbers after them. All ranks join by a
+ * unique id, as in qcclCommInitRank: one rank of `comm` makes it with qcclGetUniqueId, passes it,
+ * and the program brings it to the new ranks.
+ *
+ * comm: a rank of the old communicator passes it; the call enters it, and every rank of `comm`
+ *   makes it, in the same order as its collectives. It stays usable. A new rank passes NULL; for it
+ *   the function is qcclCommInitRankConfig.
+ * nranks: number of ranks of the new communicator, more than `comm` has, and equal on all ranks.
+ * id: new ranks and at least one rank of `comm` pass it. The other ranks of `comm` may pass NULL,
+ *   and get it from that rank.
+ * rank: a rank of `comm` passes -1; a new rank its number, from the size of `comm` to nranks - 1.
+ * comm_out: receives the new communicator. The caller ends it like any other.
+ * config: settings of the new communicator, read only during the call. They must be equal where
+ *   those of all ranks have to be. NULL stands for the config of `comm`, and on a new rank for the
+ *   defaults.
+ * Returns
+ *   entry errors         of `comm`
+ *   qcclInvalidArgument  nranks, rank, comm_out or config is not valid. The caller corrects it and
+ *                        calls again. On all ranks of `comm`: none of them has passed an id.
+ *   creation errors      also qcclMismatch if the ranks of `comm` pass different ids or numbers of
+ *                        ranks, or another one calls qcclCommSplit or qcclCommDup; and
+ *                        qcclRemoteError on the other ranks of `comm` if one of them could not
+ *                        join, for example because a new rank has taken its number. There is no
+ *                        new communicator, and `comm` stays usable unless a rank is lost. All ranks
+ *                        begin again, with a new id.
+ *   failures             `comm` has failed, or fails because ranks made different calls or a rank
+ *                        did not come.
+ *   qcclInProgress       The config is nonblocking: comm_out has received the new communicator, and
+ *                        a thread of the library goes on.
+ * Threads: one at a time in `comm`. Blocks unless the config is nonblocking: waits for the calls
+ * that this rank has enqueued, and for all ranks, old and new. The `timeout` of config, or else
+ * that of `comm`, limits each wait. */
+QCCL_API qcclResult_t qcclCommGrow(qcclComm_t comm, int nranks, const qcclUniqueId *id, int rank,
+                                   qcclComm_t *comm_out, const qcclConfig_t *config);
+
 /* Flags of qcclCommShrink. */
 enum {
     QCCL_SHRINK_DEFAULT = 0,

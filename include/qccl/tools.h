@@ -32,6 +32,7 @@ QCCL_TWIN_OF(qcclCommAbort);
 QCCL_TWIN_OF(qcclCommRevoke);
 QCCL_TWIN_OF(qcclCommSplit);
 QCCL_TWIN_OF(qcclCommDup);
+QCCL_TWIN_OF(qcclCommGrow);
 QCCL_TWIN_OF(qcclCommShrink);
 QCCL_TWIN_OF(qcclCommGetAsyncError);
 QCCL_TWIN_OF(qcclCommCount);

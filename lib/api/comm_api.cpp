@@ -36,34 +36,6 @@ Done check_rank(int nranks, int rank) {
     return invalid_argument("rank is %d; possible are 0 to %d", rank, nranks - 1);
 }
 
-// How a process joins as a rank. The environment's settings are read on the caller's thread.
-struct JoinOrder {
-    int nranks, rank;
-    qcclUniqueId id;
-    CommConfig comm_config;
-    EnvSettings env_settings;
-};
-
-Result<std::shared_ptr<Comm>> join(const JoinOrder &order, const CommTask *task) {
-    const CommConfig &comm_config = order.comm_config;
-    const Settings &settings = order.env_settings.settings;
-    const auto size = static_cast<uint32_t>(order.nranks);
-    const auto rank = static_cast<uint32_t>(order.rank);
-    RendezvousOptions options =
-        rendezvous_options(settings, comm_config.timeout.value_or(settings.timeout));
-    // If the log cannot be created, the ranks learn of that when they have met.
-    if (const auto log = create_log(comm_config, settings, rank))
-        options.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
-    options.cancel_check = cancel_check_of(task);
-    UniqueId bytes;
-    std::memcpy(bytes.data(), order.id.internal, bytes.size());
-    // A rank beyond the size is refused by the rendezvous, where all waiting ranks can learn of it.
-    QCCL_TRY(const std::unique_ptr<Bootstrap> bootstrap,
-             join_unique_id(bytes, size, rank, options));
-    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config,
-                       order.env_settings, nullptr);
-}
-
 EnvironmentOptions environment_options(const CommConfig &comm_config, const Settings &settings) {
     EnvironmentOptions options;
     options.rendezvous =
@@ -183,6 +155,34 @@ Done check_devices(const char *const *devices, int nranks) {
 
 } // namespace
 
+Result<std::shared_ptr<Comm>> join(const JoinOrder &order, const CommTask *task,
+                                   const CancelCheck &while_meeting) {
+    const CommConfig &comm_config = order.comm_config;
+    const Settings &settings = order.env_settings.settings;
+    const auto size = static_cast<uint32_t>(order.nranks);
+    const auto rank = static_cast<uint32_t>(order.rank);
+    RendezvousOptions options =
+        rendezvous_options(settings, comm_config.timeout.value_or(settings.timeout));
+    // If the log cannot be created, the ranks learn of that when they have met.
+    if (const auto log = create_log(comm_config, settings, rank))
+        options.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
+    bool has_met = false;
+    const CancelCheck own = cancel_check_of(task);
+    if (own || while_meeting)
+        options.cancel_check = [&]() -> Done {
+            if (own) QCCL_TRY(own());
+            return has_met || !while_meeting ? Done() : while_meeting();
+        };
+    UniqueId bytes;
+    std::memcpy(bytes.data(), order.id.internal, bytes.size());
+    // A rank beyond the size is refused by the rendezvous, where all waiting ranks can learn of it.
+    QCCL_TRY(const std::unique_ptr<Bootstrap> bootstrap,
+             join_unique_id(bytes, size, rank, options));
+    has_met = true;
+    return create_comm(implementations(), *bootstrap, Reach::processes, comm_config,
+                       order.env_settings, nullptr, order.origin);
+}
+
 // ---- End
 
 // Called by functions that end a communicator: waits until the tasks of it are over, or asks them
@@ -200,6 +200,7 @@ static Done await_creation(const CommRef &comm, bool is_urgent) {
 
 // Of a communicator that is made, or whose creation has failed.
 static qcclResult_t async_result(CommRecord &record) {
+    record.join_finished_tasks();
     const Done made = record.is_made();
     if (!made) return to_c(made.error().code);
     Comm &comm = *record.object;
@@ -254,7 +255,7 @@ qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qccl
         if (!id) return invalid_argument("id is NULL");
         QCCL_TRY(check_rank(nranks, rank));
         QCCL_TRY(const CommConfig comm_config, parse_config(config));
-        const JoinOrder order{nranks, rank, *id, comm_config, read_env_settings()};
+        const JoinOrder order{nranks, rank, *id, comm_config, read_env_settings(), {}};
         return make_comm(comm_config, comm_out,
                          [order](CommTask *task) { return join(order, task); });
     });

@@ -1,8 +1,9 @@
-// C functions that make a communicator of some ranks of another one; they block until these ranks
-// have joined it, unless its config is nonblocking.
+// C functions that make a communicator of ranks of another one; they block until these ranks have
+// joined it, unless its config is nonblocking.
 // qcclCommSplit: all ranks exchange their colors in a call of the parent, and the ranks of one
 // color create a communicator over the parent's SurvivorExchange. qcclCommDup: the same with one
 // color.
+// qcclCommGrow: the ranks exchange the unique id, by which they and new ranks join.
 // qcclCommShrink: the ranks agree on the survivors, create a communicator, and agree on whether all
 // of them have it. If one of them is gone by then, they begin again.
 
@@ -10,11 +11,14 @@
 #include "comm/creation.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <thread>
 
 namespace qccl {
 
@@ -22,13 +26,22 @@ namespace qccl {
 
 namespace {
 
-// What a rank passes to qcclCommSplit. A duplicate is a split in which all ranks have one color.
+enum class ChildFunction : int32_t { split = 0, dup = 1, grow = 2 };
+
+// What a rank passes to qcclCommSplit. In the other functions all ranks have one color, and in
+// qcclCommGrow the key is the number of ranks.
 struct ColorKey {
     int32_t color = QCCL_SPLIT_NOCOLOR;
     int32_t key = 0;
-    int32_t duplicates = 0; // 1: the rank calls qcclCommDup
+    ChildFunction called = ChildFunction::split;
 
-    const char *function() const { return duplicates != 0 ? "qcclCommDup" : "qcclCommSplit"; }
+    const char *function() const {
+        switch (called) {
+        case ChildFunction::grow: return "qcclCommGrow";
+        case ChildFunction::dup: return "qcclCommDup";
+        default: return "qcclCommSplit";
+        }
+    }
 };
 
 // Returns the color of the rank's host, which no caller can name.
@@ -41,7 +54,7 @@ int32_t color_of_host(const Comm &comm) {
 // All ranks know all places, so that all get the same error.
 Done check_alike(const std::vector<ColorKey> &places) {
     for (uint32_t rank = 0; rank < places.size(); rank++)
-        if (places[rank].duplicates != places[0].duplicates)
+        if (places[rank].called != places[0].called)
             return Error::make(Code::mismatch, "rank %" PRIu32 " calls %s, rank 0 %s", rank,
                                places[rank].function(), places[0].function())
                 .at_rank(rank);
@@ -127,6 +140,107 @@ Done split_or_later(Comm &parent, const ColorKey &mine, const ChildSettings &set
     };
     return make_child_comm(settings.comm_config, mine.color != QCCL_SPLIT_NOCOLOR, comm_out, later,
                            create);
+}
+
+// ---- Grow
+
+// The id of the new communicator, which at least one rank passes.
+struct IdOffer {
+    qcclUniqueId id{};
+    int32_t has_id = 0;
+};
+
+struct GrowOrder {
+    int32_t nranks;
+    IdOffer offer;
+    ChildSettings settings;
+};
+
+// All ranks know what all have passed, so that all get the same error.
+Done check_sizes(const std::vector<ColorKey> &places) {
+    for (uint32_t rank = 0; rank < places.size(); rank++)
+        if (places[rank].key != places[0].key)
+            return Error::make(Code::mismatch,
+                               "nranks is %" PRId32 " on rank %" PRIu32 ", but %" PRId32
+                               " on rank 0",
+                               places[rank].key, rank, places[0].key)
+                .at_rank(rank)
+                .compared(places[0].key, places[rank].key);
+    return {};
+}
+
+Result<qcclUniqueId> take_id(const std::vector<IdOffer> &offers) {
+    std::optional<uint32_t> first;
+    for (uint32_t rank = 0; rank < offers.size(); rank++) {
+        if (offers[rank].has_id == 0) continue;
+        if (!first) first = rank;
+        if (std::memcmp(&offers[rank].id, &offers[*first].id, sizeof offers[rank].id) != 0)
+            return Error::make(Code::mismatch,
+                               "rank %" PRIu32 " passes another id than rank %" PRIu32, rank,
+                               *first)
+                .at_rank(rank);
+    }
+    if (first) return offers[*first].id;
+    return invalid_argument("id is NULL on all ranks of comm; one of them makes it with "
+                            "qcclGetUniqueId and passes it");
+}
+
+Result<qcclUniqueId> exchange_ids(Comm &parent, const GrowOrder &order,
+                                  std::chrono::nanoseconds timeout, CommTask *task) {
+    std::vector<IdOffer> offers(parent.size());
+    const auto call = wait_in(parent, task, [&] {
+        return parent.gather(comm_split, &order.offer, offers.data(), sizeof order.offer, timeout);
+    });
+    if (!call) return parent.abandon(comm_split, call.error());
+    return take_id(offers);
+}
+
+// Ranks that wait for the rendezvous look every 20 ms whether one of them has given up.
+constexpr std::chrono::milliseconds time_to_hear(200);
+
+// The ranks of the parent tell each other over it if one of them cannot join: the rendezvous does
+// not know a rank that it has refused, or that has died before it came.
+Result<std::shared_ptr<Comm>> join_with(Comm &parent, const MemberGroup &group,
+                                        const JoinOrder &order, const CommTask *task) {
+    SurvivorExchange &others = parent.parts().transport->survivor_exchange();
+    auto made = exception_boundary([&] {
+        return join(order, task, [&]() -> Done {
+            if (parent.is_closed())
+                return Error::make(Code::revoked, "rank %" PRIu32 " aborted the old communicator",
+                                   parent.rank());
+            return others.check(group);
+        });
+    });
+    if (made) return made;
+    others.abandon(group, Error::make(Code::remote_error, "rank %" PRIu32 " could not join: %.400s",
+                                      parent.rank(), made.error().text)
+                              .at_rank(parent.rank()));
+    // The caller's next call may publish something else in the same place.
+    std::this_thread::sleep_for(time_to_hear);
+    return made;
+}
+
+Result<std::shared_ptr<Comm>> grow(Comm &parent, const GrowOrder &order, CommTask *task) {
+    QCCL_TRY(const CallSequencer::Hold hold,
+             wait_in(parent, task, [&] { return parent.hold_calls(); }));
+    const auto timeout = timeout_of(parent, order.settings.comm_config);
+    const ColorKey mine{.color = 0, .key = order.nranks, .called = ChildFunction::grow};
+    std::vector<ColorKey> places;
+    QCCL_TRY(const uint64_t call, exchange_colors(parent, mine, places, timeout, task));
+    QCCL_TRY(check_sizes(places));
+    QCCL_TRY(const qcclUniqueId id, exchange_ids(parent, order, timeout, task));
+    const MemberGroup group{.topic = 2 * call, // as in a split
+                            .members = ranks_of(mine.color, places),
+                            .timeout = timeout,
+                            .what = mine.function()};
+    return join_with(parent, group,
+                     {.nranks = order.nranks,
+                      .rank = static_cast<int>(parent.rank()),
+                      .id = id,
+                      .comm_config = order.settings.comm_config,
+                      .env_settings = order.settings.env_settings,
+                      .origin = origin_of_child(parent, "grow")},
+                     task);
 }
 
 } // namespace
@@ -435,11 +549,34 @@ qcclResult_t qcclCommDup(qcclComm_t comm, qcclComm_t *comm_out, const qcclConfig
     return inside_or_later(comm, [=](Comm &parent, LaterWork &later) -> Done {
         if (!comm_out) return invalid_argument("comm_out is NULL");
         QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
-        return split_or_later(parent, {.color = 0, .key = 0, .duplicates = 1}, {comm_config},
-                              comm_out, later);
+        return split_or_later(parent, {.color = 0, .key = 0, .called = ChildFunction::dup},
+                              {comm_config}, comm_out, later);
     });
 }
 QCCL_TWIN(qcclCommDup);
+
+qcclResult_t qcclCommGrow(qcclComm_t comm, int nranks, const qcclUniqueId *id, int rank,
+                          qcclComm_t *comm_out, const qcclConfig_t *config) {
+    if (!comm) return pqcclCommInitRankConfig(comm_out, nranks, id, rank, config);
+    return inside_or_later(comm, [=](Comm &parent, LaterWork &later) -> Done {
+        if (nranks <= static_cast<int>(parent.size()))
+            return invalid_argument("nranks is %d, but comm has %" PRIu32 " ranks already", nranks,
+                                    parent.size())
+                .compared(parent.size() + 1, nranks);
+        if (rank != -1)
+            return invalid_argument("rank is %d; a rank of comm keeps its number and passes -1",
+                                    rank)
+                .compared(-1, rank);
+        if (!comm_out) return invalid_argument("comm_out is NULL");
+        GrowOrder order{.nranks = nranks, .offer = {}, .settings = {}};
+        QCCL_TRY(order.settings.comm_config, parse_config(parent, config));
+        if (id) order.offer = {.id = *id, .has_id = 1};
+        return make_child_comm(
+            order.settings.comm_config, true, comm_out, later,
+            [&parent, order](CommTask *task) { return grow(parent, order, task); });
+    });
+}
+QCCL_TWIN(qcclCommGrow);
 
 qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                             qcclComm_t *comm_out, const qcclConfig_t *config, int flags) {

@@ -528,6 +528,14 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_c
     return comm_config.timeout.value_or(parent.parts().timeout);
 }
 
+TraceOrigin origin_of_child(const Comm &parent, const char *how) {
+    const CommTrace *const trace = parent.parts().trace.get();
+    TraceOrigin origin =
+        trace ? trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
+    if (parent.audit()) origin.audit = parent.audit()->collector();
+    return origin;
+}
+
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
                                            const CommConfig &comm_config, const char *how,
                                            EnvSettings env_settings, uint64_t most_arena_bytes) {
@@ -537,9 +545,6 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
     if (parts.siblings)
         siblings = parts.siblings->child_comm(group.topic, group.members.front(), size);
     CommBootstrap bootstrap(parts.transport->survivor_exchange(), group, parent.rank());
-    TraceOrigin origin =
-        parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
-    if (parent.audit()) origin.audit = parent.audit()->collector();
     env_settings.is_child = true;
     env_settings.measured = parts.measured;
     if (most_arena_bytes != 0) {
@@ -547,7 +552,7 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
         arena = std::min(arena.value_or(most_arena_bytes), most_arena_bytes);
     }
     return create_comm(parts.implementations, bootstrap, parts.reach, comm_config, env_settings,
-                       siblings, origin);
+                       siblings, origin_of_child(parent, how));
 }
 
 } // namespace qccl

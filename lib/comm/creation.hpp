@@ -61,6 +61,10 @@ Result<CommConfig> parse_config(const Comm &parent, const qcclConfig_t *config);
 // How long the ranks wait for each other: the config's timeout, or else the parent's.
 std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_config);
 
+// What traces and audits show of a communicator that is made from the parent. `how`: the word for
+// the way in which it is made.
+TraceOrigin origin_of_child(const Comm &parent, const char *how);
+
 // Creates a communicator of the group's members, numbered in the group's order; this rank is one of
 // them. Requires the parent's entry guard, and blocks until the members have joined. `how` is the
 // word that traces show: split, shrink or pair. `most_arena_bytes`: limits the child's arena; 0: no

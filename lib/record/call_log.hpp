@@ -36,7 +36,7 @@ struct LoggedComm {
     uint64_t session = 0;         // equal on all ranks of the communicator; other communicators
                                   // hardly have the same
     uint32_t parent = 0;          // id of the communicator it was made from; 0: none
-    std::string origin{};         // init, split or shrink
+    std::string origin{};         // init, split, shrink, pair or grow
     uint32_t rank = 0;            // in this communicator
     std::vector<uint32_t> node{}; // by rank: the number of its node; ranks of one node share memory
     double ranks_per_core = 1;    // at the place where most ranks share cores

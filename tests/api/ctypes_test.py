@@ -37,6 +37,9 @@ def load():
     qccl.qcclCommInitRankConfig.argtypes = [ctypes.POINTER(c_void_p), c_int, c_void_p, c_int, c_void_p]
     qccl.qcclAllReduceConfig.argtypes = [c_void_p, c_void_p, c_size_t, c_int32, c_int32, c_void_p, c_void_p, c_void_p]
     qccl.qcclCommDestroy.argtypes = [c_void_p]
+    qccl.qcclStreamDestroy.argtypes = [c_void_p]
+    qccl.qcclRequestRecord.argtypes = [c_void_p, ctypes.POINTER(c_void_p)]
+    qccl.qcclWaitAll.argtypes = [c_int, ctypes.POINTER(c_void_p)]
     qccl.qcclGetLastError.argtypes = [c_void_p]
     qccl.qcclGetLastError.restype = c_char_p
     return qccl
@@ -81,6 +84,25 @@ class FromCtypes(unittest.TestCase):
         self.assertIsNone(config.codec)
         self.assertEqual(config.timeout, 0)
         self.assertEqual(list(config.reserved), [0] * 6)
+
+    def test_one_thread_waits_for_requests_of_all_ranks(self):
+        comms, requests = (c_void_p * RANKS)(), (c_void_p * RANKS)()
+        self.assertEqual(QCCL.qcclCommInitAll(comms, RANKS, None), SUCCESS)
+        streams = [c_void_p() for _ in range(RANKS)]
+        values = [(ctypes.c_float * 100)(*[rank + 1.0] * 100) for rank in range(RANKS)]
+        for rank in range(RANKS):
+            self.assertEqual(QCCL.qcclStreamCreate(ctypes.byref(streams[rank])), SUCCESS)
+            self.assertEqual(QCCL.qcclAllReduceConfig(values[rank], values[rank], 100, FLOAT32, SUM, comms[rank],
+                                                      streams[rank], None), SUCCESS)
+            request = c_void_p()
+            self.assertEqual(QCCL.qcclRequestRecord(streams[rank], ctypes.byref(request)), SUCCESS)
+            requests[rank] = request.value
+        self.assertEqual(QCCL.qcclWaitAll(RANKS, requests), SUCCESS)
+        self.assertEqual(list(requests), [None] * RANKS)
+        for rank in range(RANKS):
+            self.assertEqual(list(values[rank]), [sum(range(1, RANKS + 1))] * 100)
+            self.assertEqual(QCCL.qcclCommDestroy(comms[rank]), SUCCESS)
+            self.assertEqual(QCCL.qcclStreamDestroy(streams[rank]), SUCCESS)
 
     def test_ranks_of_one_process(self):
         comms = (c_void_p * RANKS)()

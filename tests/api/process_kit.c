@@ -32,19 +32,20 @@ static int gather(const void *mine, void *all, size_t bytes, void *context)
     return 0;
 }
 
+/* Threads of several communicators may warn at the same time. */
 static void keep_warning(int32_t level, const char *line, void *context)
 {
-    const int rank = *(int *)context, i = shared->ranks[rank].warnings;
-    if (level != 1 || i == most_warnings) return;
+    const int rank = *(int *)context;
+    const int i = level == 1 ? atomic_fetch_add(&shared->ranks[rank].warnings, 1) : most_warnings;
+    if (i >= most_warnings) return;
     snprintf(shared->ranks[rank].warned[i], sizeof shared->ranks[rank].warned[i], "%s", line);
-    shared->ranks[rank].warnings++;
 }
 
 int warnings_with(const char *part)
 {
     int rank, i, found = 0;
     for (rank = 0; rank < size; rank++)
-        for (i = 0; i < shared->ranks[rank].warnings; i++)
+        for (i = 0; i < most_warnings && i < shared->ranks[rank].warnings; i++)
             found += strstr(shared->ranks[rank].warned[i], part) != NULL;
     return found;
 }

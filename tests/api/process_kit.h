@@ -21,8 +21,8 @@ typedef struct {
         qcclResult_t created, result, destroyed;
         char sentence[sentence_bytes];
         int32_t peer;
-        volatile int calls; /* number that have succeeded */
-        int warnings;
+        volatile int calls;  /* number that have succeeded */
+        atomic_int warnings; /* those beyond most_warnings are counted, but not kept */
         char warned[most_warnings][256];
     } ranks[size];
 } shared_t;

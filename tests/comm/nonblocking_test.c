@@ -204,7 +204,7 @@ static void an_abort_ends_a_creation_that_hangs(void **state)
     assert_int_equal(qcclGetUniqueId(&id), qcclSuccess);
     begin_rank(&comms[0], 3, &id, 0);
     begin_rank(&comms[1], 3, &id, 1);
-    sleep_ms(100);
+    sleep_ms(500); /* both have met the rendezvous */
     began = now_s();
     assert_int_equal(qcclCommAbort(comms[0]), qcclSuccess);
     assert_true(now_s() - began < 20);

@@ -148,6 +148,11 @@ struct CommRecord : HandleRecord<Comm> {
         const auto task = work();
         return task && !task->is_done();
     }
+    // Gives back the threads of tasks that are done, and does not wait for others.
+    void join_finished_tasks() {
+        if (creation && creation->is_done()) creation->await();
+        if (const auto task = work(); task && task->is_done()) task->await();
+    }
 
     EntryGuard entry_guard;
     std::shared_ptr<CommTask> creation; // null: the communicator was made before its handle
@@ -203,6 +208,19 @@ Done make_comm(const CommConfig &comm_config, qcclComm_t *handle_out, const Crea
 // `joins_one` says the same beforehand.
 Done make_child_comm(const CommConfig &comm_config, bool joins_one, qcclComm_t *handle_out,
                      LaterWork &later, const CreateComm &create);
+// How a process joins by a unique id. The environment's settings are read on the caller's thread.
+struct JoinOrder {
+    int nranks, rank;
+    qcclUniqueId id;
+    CommConfig comm_config;
+    EnvSettings env_settings;
+    TraceOrigin origin{};
+};
+// Blocks until all ranks have joined. `task`: the one that joins; null: none does. An error of
+// `while_meeting`, which may be empty, ends the wait for ranks that have not joined.
+Result<std::shared_ptr<Comm>> join(const JoinOrder &order, const CommTask *task,
+                                   const CancelCheck &while_meeting = {});
+
 // Creates a handle for a communicator that the task makes. The task passes what it has made to
 // fill_handle, and the caller ends the handle if the task cannot start.
 Result<qcclComm_t> reserve_handle(const std::shared_ptr<CommTask> &task);
