@@ -480,15 +480,26 @@ typedef struct {
                              * else planned */
     double timeout;         /* of this call, as in qcclConfig_t; 0: the communicator's */
     uint64_t tag;           /* shown in errors and traces */
-    uint64_t reserved[8];
+    uint64_t stride;        /* elements from the start of a block to the start of the next one in
+                             * the caller's vectors, see below; 0: blocks follow one another */
+    uint64_t reserved[7];
 } qcclCollConfig_t;
+
+/* stride: of all-gather, reduce-scatter, gather, scatter and all-to-all. Block r of a vector with
+ * blocks of all ranks begins r * stride elements behind the vector's start, and the vector ends
+ * with the last block. Elements between blocks stay as they are. A buffer of one block has none. In
+ * place, `rank * stride` takes the place of the block's count: the block of rank r lies where the
+ * vector has it. Out of place, the two buffers of a call may lie in one another's gaps.
+ * The stride is the rank's own: ranks may have different ones. Results have the same bytes as
+ * without it. A codec with a guard is refused (qcclInvalidArgument), and so is a stride that is
+ * less than the count of a block, one of another collective, and one of a v-form. */
 
 /* Initialisers. They name every field, so that no compiler warns of a missing one. */
 #define QCCL_CONFIG_INIT                                                                           \
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
      {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
-    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, {0}}
+    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, 0, {0}}
 
 /* Initialises a config as the macros do, for languages without macros: fills it with zeros and sets
  * the three leading fields.

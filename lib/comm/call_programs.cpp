@@ -34,6 +34,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         static_cast<uint64_t>(key.op),
         uint64_t{key.root},
         key.count,
+        key.spacing,
         uint64_t{codec.bucket},
         codec.seed,
         uint64_t{codec.bits},
@@ -119,6 +120,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
                     .inner_codec = plan.inner_codec,
                     .count = key.v.parts ? key.v.parts->common_total() : key.count,
                     .parts = key.v.parts,
+                    .spacing = key.spacing,
                     .team = team,
                     .algorithm = spec(plan.algorithm)};
     QCCL_TRY(Program program, compile(schedule, work, cut));

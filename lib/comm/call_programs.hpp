@@ -50,8 +50,9 @@ struct ProgramKey {
     RedOp op = RedOp::sum;
     std::optional<DataType> caller_type; // of a custom operation, as in Work
     uint32_t root = 0;
-    uint64_t count = 0; // of a v-form: by which choices are made, equal on all ranks
-    KeyParts v;         // of a v-form of the collective
+    uint64_t count = 0;   // of a v-form: by which choices are made, equal on all ranks
+    KeyParts v;           // of a v-form of the collective
+    uint64_t spacing = 0; // from block to block of the caller's vectors; 0: they have no gaps
     Codec codec;
     Algorithm algorithm; // named by call, communicator or environment; empty: planned
     Pieces pieces;
@@ -111,7 +112,7 @@ private:
 struct CallKey {
     int32_t collective = -1;
     int32_t type = 0, op = 0, root = 0;
-    uint64_t count = 0;
+    uint64_t count = 0, stride = 0;
     const void *codec = nullptr;         // of the call's config
     std::array<uint64_t, 4> algorithm{}; // of the call's config: the name, padded with zeros
 

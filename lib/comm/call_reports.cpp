@@ -319,6 +319,9 @@ std::vector<AuditRow> CallAudit::rows() const {
 }
 
 CallAudit::AuditedCall *CallAudit::find(const Program &program, uint64_t tag) {
+    // Samples are taken from vectors without gaps. Calls with and without gaps have one
+    // fingerprint.
+    if (program.work.parts || program.work.spacing != 0) return nullptr;
     constexpr uint64_t golden = 0x9E3779B97F4A7C15; // 2^64 / golden ratio
     const uint64_t hash = (program.fingerprint ^ tag * golden) * golden;
     AuditLookup &known = known_[hash >> 58];
@@ -329,7 +332,6 @@ CallAudit::AuditedCall *CallAudit::find(const Program &program, uint64_t tag) {
 }
 
 CallAudit::AuditedCall *CallAudit::add(const Program &program, uint64_t tag) {
-    if (program.work.parts) return nullptr; // samples are taken from vectors without gaps
     const AuditedShape shape = shape_of(program.work, tag);
     if (!shape.is_encodable() || program.work.team.size < 2) return nullptr;
     if (const auto found = watched_.find(shape); found != watched_.end()) return &found->second;

@@ -32,16 +32,16 @@ bool has_slot(Collective collective, const Team &team, Slot slot) {
 }
 
 Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
-               uint64_t grain)
+               uint64_t grain, uint64_t spacing)
     : grain_(grain), chunks_(chunks) {
     if (has_part_per_rank(collective)) {
         stride_ = count;
         total_ = vector_count(collective, count, team.size);
-        const uint64_t own = count * team.rank;
+        has_parts_ = true;
         const CollectiveRow &row = row_of(collective);
         if (row.exchanges) exchanging_ = team;
-        if (row.scatters) output_base_ = own;
-        if (row.gathers) input_base_ = own;
+        if (!row.gathers) input_spacing_ = spacing == 0 ? count : spacing;
+        if (!row.scatters) output_spacing_ = spacing == 0 ? count : spacing;
     } else {
         stride_ = round_up(count / chunks + (count % chunks != 0), grain);
         total_ = count;
@@ -114,11 +114,11 @@ ElementRange Layout::range(Slot slot, uint32_t chunk) const {
     }
     const uint64_t begin = std::min(total_, chunk * stride_);
     const uint64_t end = std::min(total_, begin + stride_);
-    uint64_t offset = 0;
-    if (slot.is(SlotKind::input)) offset = begin - input_base_;
-    if (slot.is(SlotKind::output)) offset = begin - output_base_;
-    const bool is_buffer = slot.is(SlotKind::input) || slot.is(SlotKind::output);
-    if (exchanging_ && is_buffer) offset = uint64_t{exchanging_->partner_in(chunk)} * stride_;
+    const bool is_input = slot.is(SlotKind::input), is_output = slot.is(SlotKind::output);
+    if (!is_input && !is_output) return {.offset = 0, .count = end - begin, .index = begin};
+    if (!has_parts_) return {.offset = begin, .count = end - begin, .index = begin};
+    const uint64_t place = exchanging_ ? exchanging_->partner_in(chunk) : chunk;
+    const uint64_t offset = place * (is_input ? input_spacing_ : output_spacing_);
     return {.offset = offset, .count = end - begin, .index = begin};
 }
 

@@ -68,9 +68,10 @@ class Layout {
 public:
     // `count` is as in the C API: of the whole tensor, or of one rank's part for collectives that
     // scatter, gather or exchange parts, which have one chunk per rank. Chunks, segments and tiles
-    // are cut at multiples of `grain`.
-    Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
-           uint64_t grain);
+    // are cut at multiples of `grain`. `spacing`: of the parts of all ranks in the caller's
+    // buffers, from start to start; 0: they follow one another.
+    Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks, uint64_t grain,
+           uint64_t spacing = 0);
     // The layout of a v-form, with a chunk for each part. Wire slots below `outbox` hold parts that
     // are sent.
     Layout(std::shared_ptr<const VFormParts> parts, const Team &team, uint32_t outbox,
@@ -102,8 +103,10 @@ private:
     uint64_t total_ = 0;  // elements of the tensor
     uint64_t grain_;
     uint32_t chunks_;
-    uint64_t input_base_ = 0;  // index of the first element of the send buffer
-    uint64_t output_base_ = 0; // index of the first element of the receive buffer
+    // Of parts of ranks: from the start of one to the start of the next in each of the caller's
+    // buffers; 0: the buffer has this rank's part alone.
+    bool has_parts_ = false;
+    uint64_t input_spacing_ = 0, output_spacing_ = 0;
     // Where ranks exchange parts, a chunk lies in both buffers at the part of the partner.
     std::optional<Team> exchanging_;
     std::shared_ptr<const VFormParts> parts_; // null: no v-form

@@ -116,6 +116,7 @@ NEVER_CHANGES(offsetof(qcclCollConfig_t, codec), 16);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, algorithm), 24);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, timeout), 32);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, tag), 40);
+NEVER_CHANGES(offsetof(qcclCollConfig_t, stride), 48);
 
 NEVER_CHANGES(sizeof(qcclCommStats_t), 128);
 NEVER_CHANGES(offsetof(qcclCommStats_t, size), 0);

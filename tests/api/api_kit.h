@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { most_ranks = 8, sentence_bytes = 256 };
+enum { most_ranks = 8, sentence_bytes = 512 };
 
 typedef struct {
     int size;

@@ -2,54 +2,11 @@
  * as long as the part: the part's values have the same bytes there. Segments are short, so that
  * parts have several of them and end where a segment ends. With ON_GPUS the ranks have emulated
  * GPUs, whose memory the host can read and write, and fewer cases run. */
-#include "tests/api/api_kit.h"
+#include "tested_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef ON_GPUS
-#include <qccl/emulated.h>
-
-enum { on_gpus = 1, most_tested = 3 };
-
-static world_t make_tested_world(int size)
-{
-    static const char *const devices[most_tested] = {"emulated:0", "emulated:1", "emulated:2"};
-    world_t world;
-    world.size = size;
-    if (qcclCommInitAll(world.comms, size, devices) != qcclSuccess)
-        fail_msg("%s", qcclGetLastError(NULL));
-    return world;
-}
-
-static float *take_memory(int rank, size_t count)
-{
-    void *memory = NULL;
-    if (qcclEmulatedSetDevice(rank) != qcclEmulatedSuccess ||
-        qcclEmulatedMalloc(&memory, (count + 1) * sizeof(float)) != qcclEmulatedSuccess)
-        abort();
-    return memory;
-}
-
-/* Also checks that nothing was written beside the memory. */
-static void give_memory(float *memory)
-{
-    if (qcclEmulatedFree(memory) != qcclEmulatedSuccess) abort();
-}
-#else
-enum { on_gpus = 0, most_tested = 5 };
-
-static world_t make_tested_world(int size) { return make_world(size); }
-
-static float *take_memory(int rank, size_t count)
-{
-    (void)rank;
-    return malloc((count + 1) * sizeof(float));
-}
-
-static void give_memory(float *memory) { free(memory); }
-#endif
 
 enum { segment = 1024, most_part = 6 * segment, gap = 3, filler = 0x5A };
 

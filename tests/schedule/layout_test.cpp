@@ -111,6 +111,23 @@ static void rank_sized_buffers_start_at_their_chunk() {
     CHECK((exchange.range(wire(0), 3) == ElementRange{0, 100, 300}));
 }
 
+// Blocks have gaps in the caller's vectors alone: the tensor and messages have none.
+static void blocks_may_lie_apart() {
+    const Team team{.size = 4, .rank = 2};
+    const Layout scatter(Collective::reduce_scatter, 100, team, 4, 64, 150);
+    CHECK((scatter.range(input(3), 3) == ElementRange{450, 100, 300}));
+    CHECK((scatter.range(input(3), 3, 1, 64) == ElementRange{514, 36, 364}));
+    CHECK((scatter.range(output(2), 2) == ElementRange{0, 100, 200}));
+    const Layout gather(Collective::gather, 100, team, 4, 64, 150);
+    CHECK((gather.range(input(2), 2) == ElementRange{0, 100, 200}));
+    CHECK((gather.range(output(3), 3) == ElementRange{450, 100, 300}));
+    CHECK((gather.range(wire(0), 3) == ElementRange{0, 100, 300}));
+    const Layout exchange(Collective::all_to_all, 100, team, 4, 64, 150);
+    CHECK((exchange.range(input(3), 3) == ElementRange{150, 100, 300}));
+    CHECK((exchange.range(output(0), 0) == ElementRange{300, 100, 0}));
+    CHECK_EQ(exchange.largest(), 100U);
+}
+
 static void huge_counts_do_not_wrap() {
     const uint64_t count = uint64_t{1} << 62;
     const Layout layout(Collective::all_reduce, count + 5, {.size = 3, .rank = 0}, 3, 64);
@@ -151,6 +168,7 @@ int main() {
         QTEST(trailing_chunks_may_be_empty),
         QTEST(chunks_and_segments_cover_the_tensor_once),
         QTEST(rank_sized_buffers_start_at_their_chunk),
+        QTEST(blocks_may_lie_apart),
         QTEST(huge_counts_do_not_wrap),
         QTEST(ranks_have_the_slots_that_the_collective_gives_them),
     };

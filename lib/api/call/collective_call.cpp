@@ -22,6 +22,8 @@ struct Buffers {
     const VFormParts *parts = nullptr; // of a v-form, and what its parts need
     Team team{};
     size_t value_bytes = 0;
+    // Of blocks with gaps between them.
+    const ProgramKey *spaced = nullptr;
 };
 
 } // namespace
@@ -41,13 +43,19 @@ static Buffers buffers_of(const CallArguments &given, const ProgramKey &key, con
     Team rooted = team;
     rooted.root = key.root;
     if (key.v.parts) return buffers_of_parts(given, key, rooted);
-    const size_t block = key.count * type_bytes(key.type);
-    const size_t whole = block * parts_of(key.collective, team.size);
+    const size_t bytes = type_bytes(key.type), block = key.count * bytes;
+    const size_t step = key.spacing == 0 ? block : key.spacing * bytes;
+    const size_t whole = block + (parts_of(key.collective, team.size) - 1) * step;
     const CollectiveRow &row = row_of(key.collective);
     Buffers buffers{{"send", given.send, row.gathers ? block : whole},
                     {"recv", given.recv, row.scatters ? block : whole}};
-    if (row.scatters) buffers.send_meets = team.rank * block;
-    if (row.gathers) buffers.recv_meets = team.rank * block;
+    if (row.scatters) buffers.send_meets = team.rank * step;
+    if (row.gathers) buffers.recv_meets = team.rank * step;
+    if (key.spacing != 0) {
+        buffers.spaced = &key;
+        buffers.team = rooted;
+        buffers.value_bytes = bytes;
+    }
     if (!has_input(key.collective, rooted)) buffers.send.bytes = 0;
     if (!has_output(key.collective, rooted)) buffers.recv.bytes = 0;
     return buffers;
@@ -60,7 +68,14 @@ static Done check_buffers(const Buffers &buffers) {
                              reinterpret_cast<uintptr_t>(buffers.recv.start) + buffers.recv_meets;
     if (is_in_place && !buffers.parts) return {};
     const Done apart = check_apart(buffers.send, buffers.recv);
-    if (apart || !buffers.parts) return apart;
+    if (apart || (!buffers.parts && !buffers.spaced)) return apart;
+    if (buffers.spaced) {
+        const ProgramKey &key = *buffers.spaced;
+        const VFormParts blocks =
+            parts_of_blocks(key.collective, key.count, key.spacing, buffers.team);
+        return check_parts_apart(blocks, buffers.team, buffers.send, buffers.recv,
+                                 buffers.value_bytes);
+    }
     return check_parts_apart(*buffers.parts, buffers.team, buffers.send, buffers.recv,
                              buffers.value_bytes);
 }
@@ -111,6 +126,29 @@ static Result<ProgramKey> take_key(const CallArguments &given, const Team &calle
     return key;
 }
 
+// Returns the distance of the blocks; 0: they follow one another.
+static Result<uint64_t> take_stride(const CallArguments &given, const ProgramKey &key,
+                                    uint32_t ranks) {
+    QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
+    const uint64_t stride = config.stride;
+    if (stride == 0) return uint64_t{0};
+    const char *const called = name(given.collective);
+    if (given.parts)
+        return invalid_argument("config: stride is %" PRIu64
+                                ", but the parts of %s lie where displs says",
+                                stride, called);
+    if (!has_part_per_rank(given.collective))
+        return invalid_argument("config: stride is %" PRIu64 ", but %s has no blocks of ranks",
+                                stride, called);
+    if (stride < key.count)
+        return invalid_argument("config: stride is %" PRIu64 ", but a block has %" PRIu64
+                                " elements",
+                                stride, key.count)
+            .compared(static_cast<int64_t>(key.count), static_cast<int64_t>(stride));
+    QCCL_TRY(check_count("config: stride", stride, key.type, ranks));
+    return key.count == 0 || key.count == stride ? uint64_t{0} : stride;
+}
+
 static Result<Algorithm> take_algorithm(const char *text, Collective collective) {
     const std::string who = std::string("config: algorithm of ") + qccl::name(collective);
     QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
@@ -141,9 +179,13 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey 
     if (key.v.parts && key.codec.guard != 0)
         return invalid_argument("codec is %s, but %s has no guards", spec(key.codec).c_str(),
                                 name(key.called()));
+    if (key.spacing != 0 && key.codec.guard != 0)
+        return invalid_argument("codec is %s, but %s has no guards with a stride",
+                                spec(key.codec).c_str(), name(key.called()));
     if (choice.codec.is_lossless()) return {};
     if (key.v.parts && values.type != key.type)
         key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
+    if (values.type != key.type) key.spacing *= reals_of(key.type);
     key.type = values.type;
     key.count = values.count;
     return {};
@@ -266,6 +308,7 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     if (!timeout || (config->codec && !is_codec(config->codec))) return false;
     if (config->algorithm && !call.call_key.set_algorithm(config->algorithm)) return false;
     call.call_key.codec = config->codec;
+    call.call_key.stride = config->stride;
     call.timeout = timeout->value_or(call.timeout);
     call.tag = config->tag;
     return true;
@@ -320,6 +363,7 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, team_of(comm), request));
     QCCL_TRY(check_device(comm, key.op));
+    QCCL_TRY(key.spacing, take_stride(given, key, comm.size()));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
     CallNames names;
     QCCL_TRY(take_call_config(comm, given.config, key, request, names));

@@ -145,6 +145,18 @@ std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned rea
     return std::make_shared<const VFormParts>(std::move(scaled));
 }
 
+VFormParts parts_of_blocks(Collective collective, uint64_t count, uint64_t stride,
+                           const Team &team) {
+    const auto *const form = std::ranges::find(v_forms, collective, &VForm::of);
+    const CollectiveRow &row = row_of(collective);
+    VFormParts parts{.v_form = form->collective, .sent = {}, .received = {}};
+    for (uint32_t rank = 0; rank < team.size; rank++) {
+        parts.sent.push_back({.start = row.gathers ? 0 : rank * stride, .count = count});
+        parts.received.push_back({.start = row.scatters ? 0 : rank * stride, .count = count});
+    }
+    return parts;
+}
+
 Done check_parts_apart(const VFormParts &parts, const Team &team, const Buffer &send,
                        const Buffer &recv, size_t value_bytes) {
     const std::vector<OwnPart> received = received_parts(parts, team, recv, value_bytes);

@@ -37,6 +37,10 @@ Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const Pa
 // Returns the same parts in another unit, of which there are `reals` in an element.
 std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals);
 
+// Returns blocks of all ranks as the parts of the collective's v-form, `stride` elements apart.
+VFormParts parts_of_blocks(Collective collective, uint64_t count, uint64_t stride,
+                           const Team &team);
+
 // Refuses a part of `send` that overlaps one of `recv`, unless the two are the same memory and of
 // the same rank: then the call is in place. The gaps between parts may hold parts of the other
 // buffer.

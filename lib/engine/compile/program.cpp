@@ -268,10 +268,11 @@ void measure_buffers(Program &program) {
     if (work.parts) return measure_parts(program);
     const CollectiveRow &row = row_of(work.collective);
     program.raw_bytes = block * parts_of(work.collective, work.team.size);
-    if (has_input(work.collective, work.team))
-        program.send_bytes = row.gathers ? block : program.raw_bytes;
-    if (has_output(work.collective, work.team))
-        program.recv_bytes = row.scatters ? block : program.raw_bytes;
+    const uint64_t whole =
+        work.spacing == 0 ? program.raw_bytes
+                          : block + (work.team.size - 1) * work.spacing * type_bytes(work.type);
+    if (has_input(work.collective, work.team)) program.send_bytes = row.gathers ? block : whole;
+    if (has_output(work.collective, work.team)) program.recv_bytes = row.scatters ? block : whole;
 }
 
 void count_wire_bytes(Program &program) {
@@ -326,9 +327,9 @@ static Result<Program> compile_with(const Schedule &author, const Work &work, co
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
     const uint64_t cells = grain(work.codec, work.inner_codec);
-    const Layout layout =
-        work.parts ? Layout(work.parts, work.team, placed.outbox, cells)
-                   : Layout(work.collective, work.count, work.team, author.chunks, cells);
+    const Layout layout = work.parts ? Layout(work.parts, work.team, placed.outbox, cells)
+                                     : Layout(work.collective, work.count, work.team, author.chunks,
+                                              cells, work.spacing);
     QCCL_TRY(const Geometry geometry,
              qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.inner_codec, work.type),
                        limits_of(cut)));

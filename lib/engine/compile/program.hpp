@@ -22,7 +22,8 @@
 
 namespace qccl {
 
-// The work of a call. Everything but `team.rank` must be equal on all ranks.
+// The work of a call. Everything but `team.rank`, `spacing` and where parts lie must be equal on
+// all ranks.
 struct Work {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
@@ -36,6 +37,7 @@ struct Work {
     // if not every rank knows it.
     uint64_t count = 0;
     std::shared_ptr<const VFormParts> parts{}; // of a v-form of the collective; null: it is none
+    uint64_t spacing = 0; // of the parts of all ranks, as Layout has it; 0: they have no gaps
     Team team;
     std::string algorithm; // its spec; shown, and compared between ranks
 

@@ -1,0 +1,54 @@
+/* Communicators and memory of a test that runs on the host and, with ON_GPUS, on emulated GPUs,
+ * whose memory the host can read and write. Only the main thread makes communicators; any thread
+ * takes and gives memory. */
+#ifndef QCCL_TESTS_TESTED_WORLD_H
+#define QCCL_TESTS_TESTED_WORLD_H
+
+#include "tests/api/api_kit.h"
+
+#include <stdlib.h>
+
+#ifdef ON_GPUS
+#include <qccl/emulated.h>
+
+enum { on_gpus = 1, most_tested = 3 };
+
+static world_t make_tested_world(int size)
+{
+    static const char *const devices[most_tested] = {"emulated:0", "emulated:1", "emulated:2"};
+    world_t world;
+    world.size = size;
+    if (qcclCommInitAll(world.comms, size, devices) != qcclSuccess)
+        fail_msg("%s", qcclGetLastError(NULL));
+    return world;
+}
+
+static float *take_memory(int rank, size_t count)
+{
+    void *memory = NULL;
+    if (qcclEmulatedSetDevice(rank) != qcclEmulatedSuccess ||
+        qcclEmulatedMalloc(&memory, (count + 1) * sizeof(float)) != qcclEmulatedSuccess)
+        abort();
+    return memory;
+}
+
+/* Also checks that nothing was written beside the memory. */
+static void give_memory(float *memory)
+{
+    if (qcclEmulatedFree(memory) != qcclEmulatedSuccess) abort();
+}
+#else
+enum { on_gpus = 0, most_tested = 5 };
+
+static world_t make_tested_world(int size) { return make_world(size); }
+
+static float *take_memory(int rank, size_t count)
+{
+    (void)rank;
+    return malloc((count + 1) * sizeof(float));
+}
+
+static void give_memory(float *memory) { free(memory); }
+#endif
+
+#endif
