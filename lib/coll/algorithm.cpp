@@ -165,13 +165,19 @@ constexpr AlgorithmRow table[] = {
      .outer_rounds = [](Collective collective, const Team &team,
                         const Choices &) { return outer_rounds_chain(collective, team); },
      .sums_on_the_way = true},
+    {.name = "neighbour",
+     .keys = {},
+     .order = plain<by_rank>,
+     .emitters = by_collective({{Collective::all_gather, plain<all_gather_neighbour>}}),
+     .rounds = plain<rounds_neighbour>,
+     .noise = plain<noise_neighbour>},
 };
 
 constexpr Algorithm by_all_rings(table[1], {1});
 constexpr Algorithm candidates[] = {
     Algorithm(table[0]),      Algorithm(table[1]), Algorithm(table[2]), Algorithm(table[3]),
     Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5]), Algorithm(table[6]),
-    Algorithm(table[7]),      Algorithm(table[8]), Algorithm(table[9])};
+    Algorithm(table[7]),      Algorithm(table[8]), Algorithm(table[9]), Algorithm(table[10])};
 static_assert(std::ranges::all_of(table,
                                   [](const AlgorithmRow &row) {
                                       return std::ranges::any_of(

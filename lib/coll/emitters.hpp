@@ -137,6 +137,13 @@ uint32_t rounds_pairwise(Collective collective, uint32_t ranks);
 // Of every algorithm that encodes the parts of ranks once, and keeps a rank's own as it is.
 double noise_of_parts(Collective collective, uint32_t ranks);
 
+// ---- Neighbour exchange (neighbour.cpp)
+
+Schedule all_gather_neighbour(const Team &team);
+
+uint32_t rounds_neighbour(Collective collective, uint32_t ranks);
+double noise_neighbour(Collective collective, uint32_t ranks);
+
 // ---- Bruck (bruck.cpp)
 
 Schedule all_gather_bruck(const Team &team);

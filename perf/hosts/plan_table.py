@@ -42,7 +42,7 @@ SETUPS = {  # several ranks of one host share its cores
 COLLECTIVES = {  # with the algorithms that have them
     "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,doubling,hierarchy",
     "reduce_scatter": "oneshot,direct,ring,halving,hierarchy",
-    "all_gather": "oneshot,direct,ring,halving,bruck,hierarchy",
+    "all_gather": "oneshot,direct,ring,halving,bruck,neighbour,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
     "reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,chain,hierarchy",
     "gather": "oneshot,direct,tree,tree:shape=double",

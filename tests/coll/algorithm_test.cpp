@@ -27,7 +27,7 @@ static std::string refusal(const char *text) {
 
 static void specs_that_mean_nothing_are_refused() {
     const std::string possible = "; possible are direct, ring, halving, tree, hierarchy, oneshot, "
-                                 "doubling, pairwise, bruck, chain";
+                                 "doubling, pairwise, bruck, chain, neighbour";
     for (const char *const text : {"star", "auto", ""})
         CHECK_EQ(refusal(text), "algorithm is \"" + std::string(text) + "\"" + possible);
     CHECK_EQ(refusal("direct:"), "algorithm: direct takes no keys");

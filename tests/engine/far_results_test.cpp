@@ -45,8 +45,9 @@ std::vector<Spots> placements() {
 }
 
 std::vector<std::string> algorithm_specs() {
-    std::vector<std::string> all{"direct",  "ring",     "halving",  "tree",  "tree:shape=double",
-                                 "oneshot", "doubling", "pairwise", "bruck", "chain"};
+    std::vector<std::string> all{"direct",   "ring",     "halving",  "tree",  "tree:shape=double",
+                                 "oneshot",  "doubling", "pairwise", "bruck", "chain",
+                                 "neighbour"};
     for (const AlgorithmRow &row : algorithm_table()) {
         if (row.name != "hierarchy") continue;
         for (const auto inner : row.keys[0].words)

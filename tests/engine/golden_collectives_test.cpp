@@ -241,6 +241,20 @@ void add_elements(std::vector<TwinCall> &lines) {
         add(lines, {.type = DataType::int64, .op = op}, {"direct"});
 }
 
+// Along the ring, where the ranks are no pairs.
+void add_neighbours(std::vector<TwinCall> &lines) {
+    for (const char *codec : {"none", "int8", "topk:ratio=0.05"})
+        add(lines, {.collective = Collective::all_gather, .codec = *parse_codec(codec)},
+            {"neighbour"});
+    for (const std::vector<uint32_t> &hosts :
+         {std::vector<uint32_t>{0, 1, 0, 1}, std::vector<uint32_t>{0, 1, 0, 1, 0, 1}})
+        lines.push_back({.collective = Collective::all_gather,
+                         .algorithm = "neighbour",
+                         .codec = *parse_codec("int8"),
+                         .ranks = static_cast<uint32_t>(hosts.size()),
+                         .spots = spots_on(hosts)});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -253,6 +267,7 @@ std::vector<TwinCall> all_lines() {
     add_exchanges(lines);
     add_prefixes(lines);
     add_elements(lines);
+    add_neighbours(lines);
     return lines;
 }
 

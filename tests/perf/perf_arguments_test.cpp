@@ -250,7 +250,7 @@ static void what_is_unknown_is_refused_with_what_is_possible() {
     check_refused("--codec int8,", "possible");
     check_refused("--algo star",
                   "possible are direct, ring, halving, tree, hierarchy, oneshot, doubling, "
-                  "pairwise, bruck, chain, auto");
+                  "pairwise, bruck, chain, neighbour, auto");
     check_refused("--algo ring,", "possible are direct");
     check_refused("--algo tree:shape=round", "shape is \"round\"; possible are binomial, double");
     check_refused("-o xor", "possible are sum, prod, max, min, avg, bitand, ");
