@@ -183,7 +183,9 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
     if (layout.is_pairwise()) return cut_pairwise(layout, outbox, encoding, limits);
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
-    const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
+    // Messages name their instance with 32 bits.
+    const uint64_t fewest = round_up(std::max<uint64_t>(1, divide_up(largest, UINT32_MAX)), grain);
+    const uint64_t least = encoding.needs_whole_chunks ? whole : std::min(fewest, whole);
     const uint64_t wanted = limits.parts != 0 ? divide_up(largest, limits.parts)
                                               : limits.segment_bytes / encoding.type_bytes;
     const uint64_t target = round_up(std::max<uint64_t>(1, wanted), grain);
@@ -202,7 +204,7 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
         if (g.arena_bytes <= limits.arena_bytes) return g;
 
         if (g.segment > least)
-            segment = round_up(g.segment / 2, grain);
+            segment = std::max(least, round_up(g.segment / 2, grain));
         else if (g.lanes > 1)
             most_lanes = g.lanes - 1;
         else

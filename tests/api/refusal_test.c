@@ -174,6 +174,7 @@ static void counts_and_displacements_of_v_forms(void **state)
     const qcclComm_t comm = world.comms[0]; /* rank 0 */
     const size_t fours[2] = {4, 4}, others[2] = {4, 5}, close[2] = {0, 3}, back[2] = {8, 4};
     const size_t huge[2] = {4, SIZE_MAX}, far[2] = {0, SIZE_MAX / 8};
+    const size_t most[2] = {(size_t)1 << 56, 1};
     float *const a = values, *const b = values + 2 * count;
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     qcclCodec_t codec;
@@ -190,6 +191,10 @@ static void counts_and_displacements_of_v_forms(void **state)
             "counts[1] is 1844");
     refused(qcclAllGatherV(a, b, fours, far, qcclFloat32, comm, NULL), qcclInvalidArgument,
             "counts[1] is 4, but the part begins at 2305843009213693951");
+    refused(qcclReduceScatterV(a, b, most, NULL, qcclInt8, qcclSum, comm, NULL),
+            qcclInvalidArgument,
+            "counts: the parts up to rank 1 have 72057594037927937 values, and a call can have at "
+            "most 72057594037927936 of int8");
     refused(qcclAllToAllV(a, fours, NULL, b, back, NULL, qcclFloat32, comm, NULL),
             qcclInvalidArgument, "send_counts[0] is 4, but recv_counts[0] is 8");
     refused(qcclGatherV(a, 3, b, fours, NULL, qcclFloat32, 0, comm, NULL), qcclInvalidArgument,

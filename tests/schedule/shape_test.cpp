@@ -93,6 +93,19 @@ static void lanes_have_slots_or_are_given_up() {
     CHECK_EQ(std::string(few.error().text), "3 wire slots are needed, and there are 2");
 }
 
+// Messages name their instance with 32 bits, however short the segments are to be and however
+// small the arena is.
+static void instances_have_numbers() {
+    for (const uint64_t count : {uint64_t{1} << 38, uint64_t{1} << 45, uint64_t{1} << 56})
+        for (const size_t arena : {size_t{1} << 10, size_t{1} << 40}) {
+            const Layout layout = layout_of(count, 4);
+            const Geometry g =
+                geometry(layout, 2, {.arena_bytes = arena, .segment_bytes = 256, .max_lanes = 4});
+            CHECK(g.instances <= UINT32_MAX);
+            CHECK(g.segment % 64 == 0 && g.segment * g.instances >= layout.largest());
+        }
+}
+
 static void geometry_is_always_possible() {
     for (const uint64_t grain : {64U, 192U, 1024U})
         for (const uint64_t count : {0U, 1U, 64U, 65U, 5000U, 1000000U})
@@ -252,6 +265,7 @@ int main() {
         QTEST(segments_between_two_ranks_do_not_depend_on_counts),
         QTEST(a_number_of_parts_goes_before_their_size),
         QTEST(lanes_have_slots_or_are_given_up),
+        QTEST(instances_have_numbers),
         QTEST(geometry_is_always_possible),
         QTEST(buckets_of_whole_chunks_are_never_cut),
         QTEST(ranks_cut_alike),

@@ -18,12 +18,15 @@ struct OwnPart {
     bool operator==(const OwnPart &) const = default;
 };
 
+// Of a buffer, and of a call: as in check_count, encoded sizes do not overflow.
+uint64_t most_elements(DataType type) { return PTRDIFF_MAX / type_bytes(type); }
+uint64_t most_values(DataType type) { return std::min(most_elements(type), uint64_t{1} << 56); }
+
 Done check_entry(const char *name, uint32_t rank, uint64_t value, DataType type) {
-    const uint64_t most = PTRDIFF_MAX / type_bytes(type);
-    if (value <= most) return {};
+    if (value <= most_elements(type)) return {};
     return invalid_argument("%s[%" PRIu32 "] is %" PRIu64 ", but memory can hold at most %" PRIu64
                             " values of %s",
-                            name, rank, value, most, qccl::name(type));
+                            name, rank, value, most_elements(type), qccl::name(type));
 }
 
 Result<std::vector<VFormParts::PartRange>> take_all(const GivenParts &given, DataType type,
@@ -32,7 +35,7 @@ Result<std::vector<VFormParts::PartRange>> take_all(const GivenParts &given, Dat
         return invalid_argument("%s is NULL, but %" PRIu32 " counts are to be there",
                                 given.counts_name, ranks);
     std::vector<VFormParts::PartRange> parts(ranks);
-    uint64_t end = 0;
+    uint64_t end = 0, total = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         VFormParts::PartRange &part = parts[rank];
         part = {.start = given.displs ? given.displs[rank] : end, .count = given.counts[rank]};
@@ -42,9 +45,16 @@ Result<std::vector<VFormParts::PartRange>> take_all(const GivenParts &given, Dat
         if (!check_entry(given.counts_name, rank, end, type))
             return invalid_argument("%s[%" PRIu32 "] is %" PRIu64
                                     ", but the part begins at %" PRIu64
-                                    ", and memory can hold at most %zu values of %s",
+                                    ", and memory can hold at most %" PRIu64 " values of %s",
                                     given.counts_name, rank, part.count, part.start,
-                                    PTRDIFF_MAX / type_bytes(type), qccl::name(type));
+                                    most_elements(type), qccl::name(type));
+        // Parts that are sent may overlap, so that together they may have more than a buffer holds.
+        total += part.count;
+        if (total > most_values(type))
+            return invalid_argument("%s: the parts up to rank %" PRIu32 " have %" PRIu64
+                                    " values, and a call can have at most %" PRIu64 " of %s",
+                                    given.counts_name, rank, total, most_values(type),
+                                    qccl::name(type));
     }
     return parts;
 }
