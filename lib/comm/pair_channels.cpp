@@ -42,10 +42,10 @@ Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends) {
 
 Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer) {
     const qcclIdle_t idle = comm_.parts().comm_config.idle;
-    ChannelPair pair{.up = nullptr,
-                     .down = nullptr,
-                     .up_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
+    ChannelPair pair{.up_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
                      .down_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
+                     .up = nullptr,
+                     .down = nullptr,
                      .up_stream = std::make_unique<ChannelStream>(),
                      .down_stream = std::make_unique<ChannelStream>()};
     QCCL_TRY(pair.up, create_one(peer, true, *pair.up_watch));

@@ -55,8 +55,8 @@ private:
         static void call(void *context);
     };
     struct ChannelPair {
-        std::shared_ptr<Comm> up, down; // the lower rank sends in `up`
-        std::unique_ptr<Watch> up_watch, down_watch;
+        std::unique_ptr<Watch> up_watch, down_watch; // channels look at them until they have ended
+        std::shared_ptr<Comm> up, down;              // the lower rank sends in `up`
         std::unique_ptr<ChannelStream> up_stream, down_stream;
     };
 
