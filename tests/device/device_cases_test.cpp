@@ -1,9 +1,9 @@
 // Tests collectives on buffers of emulated GPUs: they give the slow twin's bytes. Runs the table of
 // cases with ranks as threads and as processes, on one to four GPUs of both widths, beside ranks on
-// the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
+// the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a pair sample
+// that is dealt to these teams.
 #include "tests/kit/case_table.hpp"
 #include "device_kit.hpp"
-#include "tests/kit/sample.hpp"
 
 #include <array>
 #include <cstdio>
@@ -31,14 +31,10 @@ public:
     }
     RankOfCases(const RankOfCases &) = delete;
 
-    uint64_t run(uint64_t rarity) {
-        Sample sample;
-        const auto ranks = static_cast<uint32_t>(devices_.size());
-        each_case(ranks, [&](TwinCall call) {
-            if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
-            check(call, sample.taken);
-        });
-        return sample.taken;
+    uint64_t run(const DealtCases &cases, size_t team) {
+        uint64_t taken = 0;
+        return cases.each(team, static_cast<uint32_t>(devices_.size()),
+                          [&](const TwinCall &call) { check(call, ++taken); });
     }
 
     // Runs calls that need more than the smallest arena, for every kind of codec that cannot be
@@ -92,8 +88,28 @@ private:
 
 using Play = std::function<uint64_t(RankOfCases &)>;
 
-Play sampled(uint64_t rarity) {
-    return [rarity](RankOfCases &rank) { return rank.run(rarity); };
+// The teams that the cases of the table are dealt to.
+enum class Team : size_t {
+    threads_on_one,
+    threads_on_two,
+    threads_on_four,
+    threads_on_three,
+    threads_beside_the_host,
+    alone,
+    processes_on_one,
+    processes_on_four,
+    processes_beside_the_host,
+    threads_with_checksums,
+    processes_with_checksums,
+    apart,
+    counted,
+    counted_beside_the_host,
+    count
+};
+
+Play cases_of(Team team) {
+    static const DealtCases cases(static_cast<size_t>(Team::count), false);
+    return [team](RankOfCases &rank) { return rank.run(cases, static_cast<size_t>(team)); };
 }
 
 void run_as_threads(const Devices &devices, const Play &play) {
@@ -163,22 +179,26 @@ const Devices four_gpus{"emulated:0", "emulated:1", "emulated:2", "emulated:3"};
 const Devices five_ranks{"emulated:1", "emulated:0", "emulated:2", "emulated:0", "emulated:1"};
 const Devices mixed{"host", "emulated:1", "emulated:0", "host"};
 
-void threads_on_one_gpu() { run_as_threads(one_gpu, sampled(150)); }
-void threads_on_two_gpus() { run_as_threads(two_gpus, sampled(150)); }
-void threads_on_four_gpus() { run_as_threads(four_gpus, sampled(250)); }
-void threads_that_share_three_gpus() { run_as_threads(five_ranks, sampled(250)); }
-void threads_beside_the_host() { run_as_threads(mixed, sampled(250)); }
-void a_rank_alone() { run_as_threads({"emulated:1"}, sampled(400)); }
-void processes_on_one_gpu() { run_as_processes(one_gpu, sampled(150)); }
-void processes_on_four_gpus() { run_as_processes(four_gpus, sampled(250)); }
-void processes_beside_the_host() { run_as_processes(mixed, sampled(400)); }
+void threads_on_one_gpu() { run_as_threads(one_gpu, cases_of(Team::threads_on_one)); }
+void threads_on_two_gpus() { run_as_threads(two_gpus, cases_of(Team::threads_on_two)); }
+void threads_on_four_gpus() { run_as_threads(four_gpus, cases_of(Team::threads_on_four)); }
+void threads_that_share_three_gpus() {
+    run_as_threads(five_ranks, cases_of(Team::threads_on_three));
+}
+void threads_beside_the_host() { run_as_threads(mixed, cases_of(Team::threads_beside_the_host)); }
+void a_rank_alone() { run_as_threads({"emulated:1"}, cases_of(Team::alone)); }
+void processes_on_one_gpu() { run_as_processes(one_gpu, cases_of(Team::processes_on_one)); }
+void processes_on_four_gpus() { run_as_processes(four_gpus, cases_of(Team::processes_on_four)); }
+void processes_beside_the_host() {
+    run_as_processes(mixed, cases_of(Team::processes_beside_the_host));
+}
 
 // The host computes the checksums, so payloads are staged through the host.
 void checksums_are_of_what_came() {
     setenv("QCCL_CHECKSUM", "1", 1);
     try {
-        run_as_threads(two_gpus, sampled(400));
-        run_as_processes(two_gpus, sampled(400));
+        run_as_threads(two_gpus, cases_of(Team::threads_with_checksums));
+        run_as_processes(two_gpus, cases_of(Team::processes_with_checksums));
     } catch (...) {
         unsetenv("QCCL_CHECKSUM");
         throw;
@@ -205,7 +225,7 @@ void memory_for_a_call_is_reached() {
 void gpus_that_do_not_reach_each_other() {
     qcclEmulatedForbidPeers(1);
     try {
-        run_as_threads(two_gpus, sampled(400));
+        run_as_threads(two_gpus, cases_of(Team::apart));
     } catch (...) {
         qcclEmulatedForbidPeers(0);
         throw;
@@ -215,8 +235,8 @@ void gpus_that_do_not_reach_each_other() {
 
 void nothing_is_left_behind() {
     const size_t before = count_held();
-    run_as_threads(two_gpus, sampled(1500));
-    run_as_threads(mixed, sampled(1500));
+    run_as_threads(two_gpus, cases_of(Team::counted));
+    run_as_threads(mixed, cases_of(Team::counted_beside_the_host));
     CHECK_EQ(count_held(), before);
 }
 

@@ -3,7 +3,6 @@
 // sample.
 #include "tests/kit/case_table.hpp"
 #include "tests/kit/engine_ranks.hpp"
-#include "tests/kit/sample.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -56,22 +55,19 @@ void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_plac
 }
 
 void every_case_gives_the_slow_twins_bytes() {
-    Sample sample;
-    for (const uint32_t ranks : sizes) {
-        Cluster cluster(ranks);
-        each_case(ranks, [&](const TwinCall &call) {
-            // The larger cases take most of the time, and the many codecs make most of the cases.
-            const uint64_t rarity = call.count > 4000 ? 240 : 120;
-            if (!sample.takes(rarity)) return;
-            const bool in_place = sample.taken % 3 == 0;
-            const auto kind =
-                sample.taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
+    const DealtCases cases(std::size(sizes), true);
+    uint64_t taken = 0;
+    for (size_t team = 0; team < std::size(sizes); team++) {
+        Cluster cluster(sizes[team]);
+        cases.each(team, sizes[team], [&](const TwinCall &call) {
+            const bool in_place = ++taken % 3 == 0;
+            const auto kind = taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
             check_case(cluster, call, kind, in_place);
         });
     }
-    printf("%llu of %llu cases\n", static_cast<unsigned long long>(sample.taken),
-           static_cast<unsigned long long>(sample.cases));
-    CHECK(sample.taken > 400 / thinning());
+    printf("%llu of %llu cases\n", static_cast<unsigned long long>(taken),
+           static_cast<unsigned long long>(cases.all() * std::size(sizes)));
+    CHECK(taken > 400 / thinning());
 }
 
 // A NaN among the values of an incomplete bucket is only copied, so it keeps its bits.

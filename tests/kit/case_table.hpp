@@ -2,12 +2,15 @@
 // collective, algorithm, type, operation, codec and count.
 #pragma once
 
+#include "sample.hpp"
 #include "slow_twin.hpp"
 
 #include "coll/algorithm.hpp"
 
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace qtest {
 
@@ -36,29 +39,73 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=2,bucket=all",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
-// Calls visit(call) for every combination that the library accepts.
+// Calls visit(call) for every combination that the library accepts. How many there are does not
+// depend on `ranks`.
 template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
+    std::vector<Codec> parsed;
+    for (const char *codec : codecs) parsed.push_back(*parse_codec(codec));
     for (const Collective collective : value_collectives)
-        for (const Algorithm &algorithm : algorithms())
+        for (const Algorithm &algorithm : algorithms()) {
+            if (!algorithm.has(collective)) continue;
+            TwinCall call{
+                .collective = collective, .algorithm = spec(algorithm), .ranks = ranks, .seed = 77};
             for (const TypeInfo &type : type_table)
                 for (const RedOp op : ops)
-                    for (const char *codec : codecs)
+                    for (const Codec &codec : parsed) {
+                        if (!takes_op(collective, op)) continue;
+                        if (!check_codec(codec, collective, type.type, op)) continue;
+                        call.type = type.type;
+                        call.op = op;
+                        call.codec = codec;
                         for (const uint64_t count : counts) {
-                            if (!takes_op(collective, op)) continue;
-                            if (!algorithm.has(collective)) continue;
-                            TwinCall call{.collective = collective,
-                                          .algorithm = spec(algorithm),
-                                          .type = type.type,
-                                          .op = op,
-                                          .codec = *parse_codec(codec),
-                                          .count = count,
-                                          .ranks = ranks,
-                                          .seed = 77};
+                            call.count = count;
                             if (row_of(collective).has_root)
                                 call.root = static_cast<uint32_t>(count % ranks);
-                            if (check_codec(call.codec, collective, call.type, op)) visit(call);
+                            visit(std::as_const(call));
                         }
+                    }
+        }
 }
+
+// The cases of the table that a commit runs on several teams: each case is dealt to one team, and
+// of those a pair sample is taken. QTEST_FULL=1 gives every team all cases. `has_forms`: algorithm
+// and collective together meet every value of the other columns.
+class DealtCases {
+public:
+    DealtCases(size_t teams, bool has_forms) : teams_(teams) {
+        PairSample<7> sample;
+        each_case(1, [&](const TwinCall &call) {
+            const uint64_t team = splitmix64(all_) % teams_;
+            sample.offer(call.count > 4000,
+                         {team, has_forms ? form_of(call) : static_cast<uint64_t>(call.collective),
+                          PairSample<7>::value(call.algorithm), static_cast<uint64_t>(call.type),
+                          static_cast<uint64_t>(call.op), PairSample<7>::value(spec(call.codec)),
+                          call.count});
+            all_++;
+        });
+        chosen_ = sample.choose();
+    }
+
+    // Calls visit(call) for the cases of the team, which has so many ranks; returns their number.
+    template <class Visitor> uint64_t each(size_t team, uint32_t ranks, Visitor visit) const {
+        ChosenCases cases = chosen_;
+        uint64_t taken = 0;
+        each_case(ranks, [&](const TwinCall &call) {
+            const bool is_its_own = is_full() || splitmix64(cases.cases) % teams_ == team;
+            if (!cases.takes() || !is_its_own) return;
+            taken++;
+            visit(call);
+        });
+        return taken;
+    }
+
+    uint64_t all() const { return all_; }
+
+private:
+    const size_t teams_;
+    uint64_t all_ = 0;
+    ChosenCases chosen_;
+};
 
 inline std::string words_of(const TwinCall &call, bool in_place) {
     char text[256];

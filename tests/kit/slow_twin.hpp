@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,11 @@ inline SharedBuffer in_place_buffer(const TwinCall &call, uint32_t rank) {
     return {.count = qccl::vector_count(call.collective, call.count, call.ranks),
             .send = row.gathers ? own : 0,
             .recv = row.scatters ? own : 0};
+}
+
+// Algorithm and collective as one value of a column.
+inline uint64_t form_of(const TwinCall &call) {
+    return std::hash<std::string>{}(call.algorithm) * 31 + static_cast<uint64_t>(call.collective);
 }
 
 // Returns the receive buffers by rank. `inputs`: the send buffers by rank.
