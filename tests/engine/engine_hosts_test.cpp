@@ -1,7 +1,11 @@
 // Tests lib/engine between hosts: ranks on several hosts get the same bytes as ranks on one host,
 // in every placement, while messages above the network's eager limit wait at the sender.
 #include "tests/kit/engine_ranks.hpp"
+#include "tests/kit/sample.hpp"
 #include "tests/transport/memory_network.hpp"
+
+#include <cstdio>
+#include <optional>
 
 using namespace qccl;
 using namespace qtest;
@@ -37,29 +41,52 @@ void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_pl
     CHECK(outputs[0] == slow_twin(call, inputs));
 }
 
-void hosts_make_no_difference() {
-    for (const auto &hosts : placements) {
-        const TransportOptions options = on_hosts(hosts);
-        const auto ranks = static_cast<uint32_t>(hosts.size());
-        Cluster cluster(ranks, options);
-        bool in_place = false;
+constexpr const char *codecs[] = {"none", "int8", "int4:round=stochastic"};
+constexpr uint64_t counts[] = {0, 3, 100003};
+
+// Calls visit(placement, algorithm, call) for the table's cases, without their ranks.
+template <class Visitor> void each_case(Visitor visit) {
+    for (size_t placement = 0; placement < std::size(placements); placement++)
         for (const Algorithm &algorithm : algorithms())
             for (const Collective collective : value_collectives)
-                for (const char *codec : {"none", "int8", "int4:round=stochastic"})
-                    for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{100003}}) {
-                        if (!algorithm.has(collective)) continue;
-                        in_place = !in_place;
-                        check_call(cluster,
-                                   {.collective = collective,
-                                    .algorithm = spec(algorithm),
-                                    .codec = *parse_codec(codec),
-                                    .count = count,
-                                    .ranks = ranks,
-                                    .root = row_of(collective).has_root ? ranks - 1 : 0,
-                                    .seed = 7},
-                                   cut_of(options, algorithm.is_one_exchange()), in_place);
-                    }
-    }
+                for (const char *codec : codecs)
+                    for (const uint64_t count : counts)
+                        if (algorithm.has(collective))
+                            visit(placement, algorithm,
+                                  {.collective = collective,
+                                   .algorithm = spec(algorithm),
+                                   .codec = *parse_codec(codec),
+                                   .count = count,
+                                   .seed = 7});
+}
+
+// Of the table every algorithm runs every collective in every placement, every codec and every
+// count.
+ChosenCases choose_cases() {
+    PairSample<4> sample;
+    each_case([&](size_t placement, const Algorithm &, const TwinCall &call) {
+        sample.offer(call.count > 1000, {placement, form_of(call),
+                                         PairSample<4>::value(spec(call.codec)), call.count});
+    });
+    return sample.choose();
+}
+
+void hosts_make_no_difference() {
+    ChosenCases cases = choose_cases();
+    std::optional<Cluster> cluster;
+    size_t of = std::size(placements);
+    each_case([&](size_t placement, const Algorithm &algorithm, TwinCall call) {
+        if (!cases.takes()) return;
+        const TransportOptions options = on_hosts(placements[placement]);
+        call.ranks = static_cast<uint32_t>(placements[placement].size());
+        if (row_of(call.collective).has_root) call.root = call.ranks - 1;
+        if (of != placement) cluster.emplace(call.ranks, options);
+        of = placement;
+        check_call(*cluster, call, cut_of(options, algorithm.is_one_exchange()),
+                   cases.taken % 2 == 0);
+    });
+    printf("%llu of %llu cases\n", static_cast<unsigned long long>(cases.taken),
+           static_cast<unsigned long long>(cases.cases));
 }
 
 // A program uses fewer lanes if the inbox cannot hold the messages of all lanes.

@@ -5,6 +5,8 @@
 #include "tests/kit/sample.hpp"
 
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 using namespace qtest;
 
@@ -84,41 +86,73 @@ template <class Visitor> void each_algorithm(Visitor visit) {
 template <class Visitor> void each_case(const TwinCall &shape, Visitor visit) {
     TwinCall call = shape;
     for (const char *codec : codecs)
-        for (const char *inner : inner_codecs)
+        for (const char *inner : inner_codecs) {
+            call.codec = *parse_codec(codec);
+            call.inner_codec = *parse_codec(inner);
             for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::int32})
-                for (const RedOp op : {RedOp::sum, RedOp::avg, RedOp::max})
+                for (const RedOp op : {RedOp::sum, RedOp::avg, RedOp::max}) {
+                    if (!reduces(call.collective) && op != RedOp::sum) continue;
+                    if (!check_codec(call.codec, call.collective, type, op) ||
+                        !check_codec(call.inner_codec, call.collective, type, op))
+                        continue;
+                    call.type = type;
+                    call.op = op;
                     for (const uint64_t count : counts) {
-                        if (!reduces(call.collective) && op != RedOp::sum) continue;
-                        call.codec = *parse_codec(codec);
-                        call.inner_codec = *parse_codec(inner);
-                        call.type = type;
-                        call.op = op;
                         call.count = count;
-                        if (check_codec(call.codec, call.collective, type, op) &&
-                            check_codec(call.inner_codec, call.collective, type, op))
-                            visit(call);
+                        visit(std::as_const(call));
                     }
+                }
+        }
 }
 
-void every_tier_gives_the_slow_twins_bytes() {
-    Sample sample;
-    for (const Spots &spots : shapes) {
-        TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
-        Cluster cluster(call.ranks);
+// Calls visit(shape, call) for the cases of all shapes.
+template <class Visitor> void each_case_of_shapes(Visitor visit) {
+    for (size_t shape = 0; shape < shapes.size(); shape++) {
+        TwinCall call{.ranks = static_cast<uint32_t>(shapes[shape].size()), .spots = shapes[shape]};
         for (const Collective collective : collectives_of(*parse_algorithm("hierarchy")))
             each_algorithm([&](const std::string &algorithm) {
                 call.collective = collective;
                 call.algorithm = algorithm;
                 call.root = row_of(collective).has_root ? call.ranks / 2 : 0;
-                each_case(call, [&](const TwinCall &one) {
-                    if (sample.takes(one.count > 4000 ? 400 : 150))
-                        check_case(cluster, one, sample.taken % 3 == 0);
-                });
+                each_case(call, [&](const TwinCall &one) { visit(shape, one); });
             });
     }
-    printf("%llu of %llu cases\n", static_cast<unsigned long long>(sample.taken),
-           static_cast<unsigned long long>(sample.cases));
-    CHECK(sample.taken > 100 / thinning());
+}
+
+// Each case is dealt to one shape, of those a pair sample is taken; in a full run all cases.
+bool is_of(size_t shape, uint64_t number) {
+    return is_full() || splitmix64(number) % shapes.size() == shape;
+}
+
+ChosenCases choose_cases() {
+    PairSample<8> sample;
+    uint64_t number = 0;
+    each_case_of_shapes([&](size_t shape, const TwinCall &call) {
+        if (is_of(shape, number++))
+            sample.offer(call.count > 4000, {shape, PairSample<8>::value(call.algorithm),
+                                             static_cast<uint64_t>(call.collective),
+                                             PairSample<8>::value(spec(call.codec)),
+                                             PairSample<8>::value(spec(call.inner_codec)),
+                                             static_cast<uint64_t>(call.type),
+                                             static_cast<uint64_t>(call.op), call.count});
+    });
+    return sample.choose();
+}
+
+void every_tier_gives_the_slow_twins_bytes() {
+    ChosenCases cases = choose_cases();
+    std::optional<Cluster> cluster;
+    size_t of = shapes.size();
+    uint64_t number = 0;
+    each_case_of_shapes([&](size_t shape, const TwinCall &call) {
+        if (!is_of(shape, number++) || !cases.takes()) return;
+        if (of != shape) cluster.emplace(call.ranks);
+        of = shape;
+        check_case(*cluster, call, cases.taken % 3 == 0);
+    });
+    printf("%llu of %llu cases\n", static_cast<unsigned long long>(cases.taken),
+           static_cast<unsigned long long>(number));
+    CHECK(cases.taken > 100 / thinning());
 }
 
 // Peers read the callers' buffers in place, in both tiers.
