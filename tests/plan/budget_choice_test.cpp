@@ -2,11 +2,13 @@
 // algorithm that keep it, as found here by trying all of them, and a call whose budget no codec
 // keeps says so.
 #include "tests/kit/plan_kit.hpp"
+#include "tests/kit/sample.hpp"
 
 #include "codec/error_model.hpp"
 #include "plan/planner.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 using namespace qccl;
@@ -92,20 +94,40 @@ Problem between_hosts(const char *with, const RankTopology &places) {
 
 } // namespace
 
-static void the_fastest_that_keeps_the_error_is_chosen() {
+// Calls visit(problem, forced) for every number of ranks, collective and count: on one host,
+// between hosts, and with every algorithm named.
+template <class Visitor> static void each_choice(Visitor visit) {
     for (const uint32_t ranks : teams) {
         const RankTopology places = apart(ranks);
         for (const Collective collective : value_collectives)
             for (const uint64_t count : {uint64_t{5}, uint64_t{4096}, uint64_t{1} << 20}) {
                 Problem problem = all_reduce(count, ranks);
                 problem.collective = collective;
-                check_errors(problem, {});
+                visit(problem, Algorithm());
                 problem.places = &places;
-                check_errors(problem, {});
+                visit(problem, Algorithm());
                 for (const Algorithm &algorithm : algorithms())
-                    if (algorithm.has(collective) && ranks <= 8) check_errors(problem, algorithm);
+                    if (algorithm.has(collective) && ranks <= 8) visit(problem, algorithm);
             }
     }
+}
+
+static void the_fastest_that_keeps_the_error_is_chosen() {
+    using Sample = PairSample<4>;
+    Sample sample;
+    each_choice([&](const Problem &problem, const Algorithm &forced) {
+        const std::string way = forced           ? spec(forced)
+                                : problem.places ? "between hosts"
+                                                 : "on one host";
+        sample.offer(false, {problem.ranks, static_cast<uint64_t>(problem.collective),
+                             problem.count, Sample::value(way)});
+    });
+    ChosenCases cases = sample.choose();
+    each_choice([&](const Problem &problem, const Algorithm &forced) {
+        if (cases.takes()) check_errors(problem, forced);
+    });
+    std::printf("%llu of %llu cases\n", static_cast<unsigned long long>(cases.taken),
+                static_cast<unsigned long long>(cases.cases));
 }
 
 // On a slow link the bits decide the time, so the larger the error, the fewer bits the codec takes.
