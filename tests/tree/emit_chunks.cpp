@@ -1,8 +1,9 @@
-// Writes chunks to standard output for wire_decoder_test.py, with the values that were encoded and
-// those that the reference decodes: records of (input type and clip, input, chunk, decoded values),
-// each part after its length.
+// Writes a pair sample of the golden chunks, or all of them with QTEST_FULL=1, to standard output
+// for wire_decoder_test.py, with the values that were encoded and those that the reference decodes:
+// records of (input type and clip, input, chunk, decoded values), each part after its length.
 #include "tests/kernels/golden_cases.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
+#include "tests/kit/sample.hpp"
 
 #include <cstdio>
 
@@ -32,22 +33,35 @@ static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind ki
     return true;
 }
 
-int main() {
-    bool fine = true;
+// Calls visit(codec, type, input type, kind, count) for every chunk of the table.
+template <class Visitor> static void each_chunk(Visitor visit) {
     for (const std::string &text : golden::specs()) {
-        const auto codec = parse_codec(text);
-        if (!codec) {
-            fprintf(stderr, "%s: %s\n", text.c_str(), codec.error().text);
-            return 1;
-        }
+        const Codec codec = *parse_codec(text);
         for (const DataType type : golden::float_types)
             for (const golden::Kind kind : golden::kinds)
                 for (const uint64_t count : golden::counts) {
-                    fine = emit(*codec, type, type, kind, count) && fine;
+                    visit(codec, type, type, kind, count);
                     if (accumulator_of(type) != type && count > 64)
-                        fine = emit(*codec, type, accumulator_of(type), kind, count) && fine;
+                        visit(codec, type, accumulator_of(type), kind, count);
                 }
     }
+}
+
+int main() {
+    bool fine = true;
+    using Sample = qtest::PairSample<4>;
+    Sample sample;
+    each_chunk(
+        [&](const Codec &codec, DataType type, DataType in, golden::Kind kind, uint64_t count) {
+            const auto types = static_cast<uint64_t>(type) * 100 + static_cast<uint64_t>(in);
+            sample.offer(false,
+                         {Sample::value(spec(codec)), types, static_cast<uint64_t>(kind), count});
+        });
+    qtest::ChosenCases cases = sample.choose();
+    each_chunk(
+        [&](const Codec &codec, DataType type, DataType in, golden::Kind kind, uint64_t count) {
+            if (cases.takes()) fine = emit(codec, type, in, kind, count) && fine;
+        });
     // topk needs several pages, the last of them short.
     for (const golden::Kind kind :
          {golden::Kind::spread, golden::Kind::ties, golden::Kind::constant})
