@@ -192,7 +192,7 @@ inline constexpr std::array<const char *, 16> names_of_ops{
     "sum",        "prod",   "max",    "min",        "avg",
     "bitand",     "bitor",  "bitxor", "logicaland", "logicalor",
     "logicalxor", "minloc", "maxloc", "custom",     "custom in order",
-    "premulsum"};
+    "mulsum"};
 static_assert(names_of_ops.size() == static_cast<size_t>(RedOp::pre_mul_sum) + 1);
 
 // The operations that every program has: their numbers are below this one.

@@ -44,10 +44,13 @@ Take take_algorithm(Algorithm &algorithm) {
 
 Take take_ops(std::vector<RedOp> &ops) {
     return [&ops](const std::string &text) -> Done {
-        if (text == "mulsum") return refuse("'mulsum' is not possible: no operation has a factor");
-        const auto op = parse_op(text);
-        if (!op && text != "all")
-            return no_choice("operation", text, with_all({op_names.begin(), op_names.end()}));
+        auto op = parse_op(text);
+        if (text == name(RedOp::pre_mul_sum)) op = RedOp::pre_mul_sum;
+        if (!op && text != "all") {
+            Names possible(op_names.begin(), op_names.end());
+            possible.push_back(name(RedOp::pre_mul_sum));
+            return no_choice("operation", text, with_all(std::move(possible)));
+        }
         if (op)
             ops = {*op};
         else
@@ -211,7 +214,8 @@ static Take take_skew(std::optional<Skew> &skew) {
 static void add_calls(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Calls";
     static constexpr uint64_t most = 1U << 30;
-    add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
+    add_option(app, group, "-o,--op", "sum, prod, min, max, avg, mulsum or all (sum)",
+               take_ops(to.ops));
     add_option(app, group, "-d,--datatype", "type of the values, or all (float)",
                take_types(to.types));
     add_option(app, group, "-r,--root", "root of collectives that have one, or all (0)",

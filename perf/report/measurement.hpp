@@ -39,6 +39,10 @@ Statistics statistics(std::span<const double> values);
 
 // ---- One call
 
+// What mulsum multiplies the values of a rank by.
+inline constexpr uint32_t most_scalar = 3;
+constexpr uint32_t scalar_of(uint32_t rank) { return 1 + rank % most_scalar; }
+
 struct Operation {
     Collective collective = Collective::all_reduce;
     Pattern pattern = Pattern::collective;

@@ -50,8 +50,10 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
     one->config.codec = one->handle.get();
     const std::string algorithm = asked == "auto" ? "" : asked;
     one->config.algorithm = algorithm.empty() ? nullptr : one->asked.c_str();
-    // Of the messages of a hypercube the last ones are the largest.
+    // Scaled values are planned as others. Of the messages of a hypercube the last ones are the
+    // largest.
     Operation planned = operation_;
+    if (planned.op == RedOp::pre_mul_sum) planned.op = RedOp::sum;
     if (planned.pattern == Pattern::hypercube) planned.count *= std::max(planned.ranks / 2, 1U);
     QCCL_TRY(one->plan, plan_of(context_.comm, planned, codec, algorithm));
     cases_.push_back(std::move(one));
@@ -74,6 +76,8 @@ std::string Point::no_baseline_note() const {
 
 Done Point::prepare(const ProgressListener &listener) {
     if (context_.mpi && !has_baseline()) listener.note(no_baseline_note());
+    QCCL_TRY(RankOp op, RankOp::create(operation_, context_.comm, context_.rank_group.rank()));
+    op_.emplace(std::move(op));
     for (const std::string &asked : context_.arguments.algorithms) {
         const auto algorithm = parse_algorithm(asked);
         if (algorithm && !algorithm->has(operation_.kind().called())) {
@@ -101,7 +105,8 @@ Done Point::prepare(const ProgressListener &listener) {
 
 // In place, the smaller buffer is inside the larger one, at this rank's part.
 std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
-    const CallingRank caller{context_.comm, context_.rank_group.rank(), context_.device, counts_};
+    const CallingRank caller{context_.comm, context_.rank_group.rank(), context_.device, counts_,
+                             op_->get()};
     const std::byte *const send = in_place ? nullptr : send_;
     return [=, this] { return make_calls(caller, operation_, send, recv_, config); };
 }
@@ -150,10 +155,12 @@ Result<const std::byte *> Point::result_on_host(uint32_t call, bool in_place) {
 uint64_t Point::calls_per_refill(bool in_place) const {
     if (!in_place || !reduces(operation_.collective) || !has_reals(operation_.type)) return 0;
     if (operation_.op == RedOp::prod) return 1;
-    if (operation_.op != RedOp::sum || operation_.ranks < 2) return 0;
+    const bool is_scaled = operation_.op == RedOp::pre_mul_sum;
+    if ((operation_.op != RedOp::sum && !is_scaled) || operation_.ranks < 2) return 0;
+    const double growth = operation_.ranks * (is_scaled ? most_scalar : 1U);
     static constexpr double input_exponent = 4;
     const double largest_exponent = info(real_type(operation_.type)).format.highest;
-    const double calls = (largest_exponent - input_exponent) / std::log2(operation_.ranks);
+    const double calls = (largest_exponent - input_exponent) / std::log2(growth);
     return static_cast<uint64_t>(std::max(calls, 1.0));
 }
 

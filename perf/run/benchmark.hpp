@@ -97,6 +97,7 @@ private:
     const RankContext &context_;
     const Operation operation_;
     const OwnCounts counts_;
+    std::optional<RankOp> op_; // after prepare()
     std::byte *const send_;
     std::byte *const recv_;
     std::byte *const host_;

@@ -2,8 +2,11 @@
 #include "perf/run/measured_call.hpp"
 
 #include "base/c_numbers.hpp"
+#include "perf/run/input_data.hpp"
 #include "perf/run/session.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace qccl::perf {
@@ -27,7 +30,7 @@ public:
         case Pattern::v_form: return call_v_form(from, to);
         case Pattern::collective: break;
         }
-        return call_collective(caller_.comm, operation_, from, to, stream(), config_);
+        return call_collective(caller_.comm, operation_, caller_.op, from, to, stream(), config_);
     }
 
     // A group of which a call is refused ends all the same, because its thread would stay in it.
@@ -63,9 +66,8 @@ private:
                 return qcclAllGatherVConfig(send, recv, received, nullptr, type(), caller_.comm,
                                             stream(), config_);
             case Collective::reduce_scatter:
-                return qcclReduceScatterVConfig(send, recv, sent, nullptr, type(),
-                                                number_in_c(operation_.op), caller_.comm, stream(),
-                                                config_);
+                return qcclReduceScatterVConfig(send, recv, sent, nullptr, type(), caller_.op,
+                                                caller_.comm, stream(), config_);
             case Collective::gather:
                 return qcclGatherVConfig(send, *sent, recv, received, nullptr, type(), root,
                                          caller_.comm, stream(), config_);
@@ -113,6 +115,27 @@ private:
 };
 
 } // namespace
+
+Result<RankOp> RankOp::create(const Operation &operation, qcclComm_t comm, uint32_t rank) {
+    if (operation.op != RedOp::pre_mul_sum) return RankOp(number_in_c(operation.op));
+    const uint32_t scalar = scalar_of(rank);
+    std::byte stored[2 * sizeof(double)] = {};
+    if (has_reals(operation.type)) {
+        const double reals[] = {static_cast<double>(scalar), 0};
+        store_reals(real_type(operation.type), reals, reals_of(operation.type), stored);
+    } else {
+        std::memcpy(stored, &scalar, std::min(sizeof scalar, type_bytes(operation.type)));
+    }
+    qcclRedOp_t op = qcclSum;
+    QCCL_TRY(explained(qcclRedOpCreatePreMulSum(&op, stored, number_in_c(operation.type),
+                                                qcclScalarHostImmediate, comm),
+                       "qcclRedOpCreatePreMulSum", comm));
+    return RankOp(op);
+}
+
+RankOp::~RankOp() {
+    if (op_ >= first_made_op) (void)qcclRedOpDestroy(op_);
+}
 
 OwnCounts OwnCounts::of(const Operation &operation, uint32_t rank) {
     OwnCounts counts;

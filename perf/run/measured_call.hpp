@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <qccl/qccl.h>
@@ -22,12 +23,28 @@ struct OwnCounts {
     static OwnCounts of(const Operation &operation, uint32_t rank);
 };
 
+// The operation of a rank's calls as C knows it; made for the rank if it has a scalar.
+class RankOp {
+public:
+    static Result<RankOp> create(const Operation &operation, qcclComm_t comm, uint32_t rank);
+    RankOp(RankOp &&other) noexcept : op_(std::exchange(other.op_, qcclSum)) {}
+    RankOp &operator=(RankOp &&) = delete;
+    ~RankOp();
+
+    qcclRedOp_t get() const { return op_; }
+
+private:
+    explicit RankOp(qcclRedOp_t op) : op_(op) {}
+    qcclRedOp_t op_;
+};
+
 // The rank that makes a call.
 struct CallingRank {
     qcclComm_t comm;
     uint32_t rank;
     const RankDevice &device;
     const OwnCounts &counts;
+    qcclRedOp_t op;
 };
 
 // Makes the operation's call, or all calls of its group. `send` and `recv` are the buffers of the

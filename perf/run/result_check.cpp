@@ -36,6 +36,8 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
     const auto take = [&](uint32_t giver, uint64_t giver_first, size_t at, size_t part,
                           bool is_first) {
         load(operation_.type, read(giver, giver_first, part), part, values.data());
+        if (operation_.op == RedOp::pre_mul_sum)
+            for (size_t i = 0; i < part; i++) values[i] *= static_cast<T>(scalar_of(giver));
         for (size_t i = 0; i < part; i++) use(at + i, values[i], is_first);
     };
     const CollectiveRow &row = row_of(operation_.collective);
@@ -214,14 +216,18 @@ static uint64_t hash_of(const std::byte *data, size_t bytes) {
 static bool is_exact(const Operation &operation, const Source &source) {
     if (!reduces(operation.collective) || operation.op == RedOp::max || operation.op == RedOp::min)
         return true;
-    return operation.op != RedOp::prod && operation.ranks <= source.exact_ranks(operation.type);
+    const uint32_t largest_scalar = operation.op == RedOp::pre_mul_sum ? most_scalar : 1;
+    return operation.op != RedOp::prod &&
+           operation.ranks * largest_scalar <= source.exact_ranks(operation.type);
 }
 
+static bool rounds_twice(RedOp op) { return op == RedOp::prod || op == RedOp::pre_mul_sum; }
+
 // The largest error of a lossless sum or product of `ranks` values: one rounding for each value, or
-// two of complex factors, relative to the magnitudes, plus up to one smallest step each time for
-// underflow.
+// two of complex factors and of scaled values, relative to the magnitudes, plus up to one smallest
+// step each time for underflow.
 static double rounding_bound(const Operation &operation, double magnitude) {
-    const double ranks = operation.ranks, roundings = operation.op == RedOp::prod ? 2 : 1;
+    const double ranks = operation.ranks, roundings = rounds_twice(operation.op) ? 2 : 1;
     const double share = operation.op == RedOp::avg ? 1 / ranks : 1;
     return roundings * (ranks + 1) *
            (unit_roundoff(operation.type) * magnitude * share * 1.0001 +

@@ -207,10 +207,9 @@ static Done call_send(qcclComm_t comm, const Operation &operation, const void *s
                      "qcclRecv", comm);
 }
 
-Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
-                     qcclStream_t stream, const qcclCollConfig_t *config) {
+Done call_collective(qcclComm_t comm, const Operation &operation, qcclRedOp_t op, const void *send,
+                     void *recv, qcclStream_t stream, const qcclCollConfig_t *config) {
     const auto type = number_in_c(operation.type);
-    const auto op = number_in_c(operation.op);
     const int root = static_cast<int>(operation.root);
     switch (operation.collective) {
     case Collective::all_reduce:

@@ -143,9 +143,9 @@ private:
     void *handle_;
 };
 
-// `config` may be null, as in the C API.
-Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
-                     qcclStream_t stream, const qcclCollConfig_t *config);
+// `op` is the operation's as C knows it. `config` may be null, as in the C API.
+Done call_collective(qcclComm_t comm, const Operation &operation, qcclRedOp_t op, const void *send,
+                     void *recv, qcclStream_t stream, const qcclCollConfig_t *config);
 // Waits for the calls that the rank has enqueued and returns their result.
 Done finish_calls(const RankDevice &device, qcclComm_t comm);
 

@@ -312,7 +312,7 @@ static void misuse_is_refused(void **state)
     assert_int_equal(
         qcclRedOpCreatePreMulSum(&op, &scalar, qcclBool, qcclScalarHostImmediate, comm),
         qcclInvalidArgument);
-    assert_says(qcclGetLastError(NULL), "op is premulsum, which bool values do not have");
+    assert_says(qcclGetLastError(NULL), "op is mulsum, which bool values do not have");
     assert_int_equal(qcclRedOpCreatePreMulSum(&op, &scalar, qcclFloat32, 2, comm),
                      qcclInvalidArgument);
     assert_says(qcclGetLastError(NULL), "residence is 2");

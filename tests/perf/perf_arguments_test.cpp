@@ -184,7 +184,7 @@ static void what_means_nothing_is_refused_with_the_reason() {
     check_refused("-R 2", "no number from 0 to 1");
     check_refused("-R 1 --buffers malloc", "qcclMemAlloc");
     for (const char *option : {"-g 2", "--ngpus 8"}) check_refused(option, "--ranks");
-    check_refused("-o mulsum", "factor");
+    check_refused("-o mulsun", "mulsum");
     check_refused("--no_such_option", "no_such_option");
 }
 
