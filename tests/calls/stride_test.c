@@ -257,6 +257,49 @@ static void vectors_may_lie_in_each_others_gaps(void **state)
     end_world(&world);
 }
 
+/* A group fuses the two calls, whose blocks lie apart on rank 0 alone. */
+static qcclResult_t gather_in_group(int rank, qcclComm_t comm, void *context)
+{
+    enum { count = 50, calls = 2, most_stride = 80, vector = most_stride + count };
+    const int stride = rank == 0 ? most_stride : count;
+    int *const wrong = context;
+    float *const memory = take_memory(rank, calls * (count + vector));
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    qcclResult_t done;
+    int call, i;
+    config.stride = (size_t)stride;
+    for (i = 0; i < calls * (count + vector); i++) memory[i] = -1;
+    qcclGroupStart();
+    for (call = 0; call < calls; call++) {
+        float *const send = memory + call * (count + vector);
+        for (i = 0; i < count; i++) send[i] = (float)(1000 * call + 100 * rank + i);
+        qcclAllGatherConfig(send, send + count, count, qcclFloat32, comm, QCCL_STREAM_SYNC,
+                            &config);
+    }
+    done = qcclGroupEnd();
+    for (call = 0; call < calls; call++)
+        for (i = 0; i < vector; i++) {
+            const float *const recv = memory + call * (count + vector) + count;
+            const int block = i / stride, at = i % stride;
+            const int is_value = block < 2 && at < count;
+            const float expected = is_value ? (float)(1000 * call + 100 * block + at) : -1;
+            wrong[rank] += recv[i] != expected;
+        }
+    give_memory(memory);
+    return done;
+}
+
+static void a_group_keeps_strides(void **state)
+{
+    world_t world = make_tested_world(2);
+    int wrong[2] = {0, 0};
+    const outcome_t outcome = on_every_rank(&world, gather_in_group, wrong);
+    (void)state;
+    assert_all_succeed(&outcome, 2);
+    assert_int_equal(wrong[0] + wrong[1], 0);
+    end_world(&world);
+}
+
 static void assert_refused(qcclComm_t comm, qcclResult_t result, const char *because)
 {
     assert_int_equal(result, qcclInvalidArgument);
@@ -311,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_dense_blocks),
         cmocka_unit_test(vectors_may_lie_in_each_others_gaps),
+        cmocka_unit_test(a_group_keeps_strides),
         cmocka_unit_test(impossible_strides_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,6 +246,9 @@ static uint32_t hash_counts(const std::vector<const ReadyCall *> &calls) {
     return static_cast<uint32_t>(hash >> 32);
 }
 
+// Ranks may place the blocks of a call differently, so a stride does not decide what is fused.
+static bool is_spaced(const ReadyCall &call) { return call.program->work.spacing != 0; }
+
 Done FusedCall::run(Comm &comm, const CallStream &stream) const {
     const ReadyCall &first = *calls_.front();
     if (calls_.size() == 1) return comm.run(first.program, first.request, stream);
@@ -256,8 +259,10 @@ Done FusedCall::run(Comm &comm, const CallStream &stream) const {
     for (const ReadyCall *const each : calls_)
         request.timeout = longest(request.timeout, each->request.timeout);
     const bool has_gaps = form_.by_chunk && !has_part_per_rank(work().collective);
-    const bool needs_one_vector =
-        has_gaps || form_.step > 1 || used_ == 0 || program->fast_path || comm.audit();
+    const bool is_one_spaced =
+        std::ranges::any_of(calls_, [](const ReadyCall *each) { return is_spaced(*each); });
+    const bool needs_one_vector = has_gaps || is_one_spaced || form_.step > 1 || used_ == 0 ||
+                                  program->fast_path || comm.audit();
     return needs_one_vector ? run_on_vector(comm, program, request, stream)
                             : run_on_parts(comm, program, request, stream);
 }
@@ -307,6 +312,7 @@ Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request req
                          .recv = each->request.recv,
                          .bytes = own.raw_bytes,
                          .chunk_bytes = count * bytes,
+                         .chunk_step = (is_spaced(*each) ? own.work.spacing : count) * bytes,
                          .offset = at * bytes});
         at += round_up(count, form_.step);
     }

@@ -22,7 +22,7 @@ template <class Each> void FusionBuffer::each_piece(bool has_own_alone, Each eac
         const size_t room = round_up(part.chunk_bytes, shape_.step_bytes);
         for (uint32_t chunk = first; chunk < end; chunk++) {
             const size_t begin = std::min(part.bytes, chunk * part.chunk_bytes);
-            each(part, PartInChunk{.callers = has_own_alone ? 0 : begin,
+            each(part, PartInChunk{.callers = has_own_alone ? 0 : chunk * part.chunk_step,
                                    .shared = chunk * chunk_bytes_ + part.offset,
                                    .bytes = std::min(part.chunk_bytes, part.bytes - begin),
                                    .room = room});

@@ -34,6 +34,7 @@ struct FusedPart {
     void *recv = nullptr;
     size_t bytes = 0;       // of the call's vector, all chunks together
     size_t chunk_bytes = 0; // of a chunk of the call; the last ones may be shorter
+    size_t chunk_step = 0;  // from chunk to chunk of the caller's vector, which may have gaps
     size_t offset = 0;      // of the call in each chunk of the shared vector
 };
 
