@@ -23,7 +23,7 @@ constexpr uint32_t most_ops = 4096;
 constexpr uint32_t most_generations =
     (std::numeric_limits<int32_t>::max() - first_made_op) / most_ops;
 
-constexpr HandleKind op_kind{.tag = 0x51C6,
+constexpr HandleKind op_kind{.tag = 0x51C7,
                              .argument = "op",
                              .unknown = "no qcclRedOpCreate made",
                              .ended = "destroyed",
