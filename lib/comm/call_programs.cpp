@@ -3,6 +3,7 @@
 // lossless and back.
 #include "comm/call_programs.hpp"
 
+#include "base/hash.hpp"
 #include "base/text.hpp"
 #include "codec/chunk.hpp"
 
@@ -20,11 +21,6 @@ namespace qccl {
 
 // Shapes of calls that are kept. Beyond that number the least recently used one is dropped.
 static constexpr size_t most_programs = 256;
-
-static uint64_t mixed(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
-    return hash ^ hash >> 29;
-}
 
 size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
     const Codec &codec = key.codec;
@@ -45,11 +41,11 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
     uint64_t hash = 0;
-    for (const uint64_t word : words) hash = mixed(hash, word);
+    for (const uint64_t word : words) hash = mixed_hash(hash, word);
     if (key.v.parts)
         for (const auto *parts : {&key.v.parts->sent, &key.v.parts->received})
             for (const VFormParts::PartRange &part : *parts)
-                hash = mixed(mixed(hash, part.start), part.count);
+                hash = mixed_hash(mixed_hash(hash, part.start), part.count);
     return hash;
 }
 

@@ -2,6 +2,7 @@
 // length and the number of lanes that fit the arena, and groups steps into runs.
 #include "schedule/shape.hpp"
 
+#include "base/hash.hpp"
 #include "base/types.hpp"
 #include "schedule/lower.hpp"
 
@@ -57,12 +58,7 @@ uint64_t VFormParts::common_total() const {
 
 uint32_t VFormParts::common_hash() const {
     if (!are_common()) return 0;
-    uint64_t hash = received.size();
-    for (const PartRange &part : received) {
-        hash = (hash ^ part.count) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
-        hash ^= hash >> 29;
-    }
-    return static_cast<uint32_t>(hash >> 32);
+    return hash_counts(received, [](const PartRange &part) { return part.count; });
 }
 
 static uint64_t end_of(const std::vector<VFormParts::PartRange> &parts, Slot (*slot_of)(uint32_t),

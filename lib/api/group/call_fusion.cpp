@@ -3,6 +3,7 @@
 #include "api/group/call_fusion.hpp"
 
 #include "api/group/fusion_buffer.hpp"
+#include "base/hash.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -237,15 +238,6 @@ uint64_t FusedCall::chunk_count() const {
     return is_cut ? round_up(used_, calls_.front()->program->layout.grain()) : used_;
 }
 
-static uint32_t hash_counts(const std::vector<const ReadyCall *> &calls) {
-    uint64_t hash = calls.size();
-    for (const ReadyCall *const each : calls) {
-        hash = (hash ^ each->program->work.count) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
-        hash ^= hash >> 29;
-    }
-    return static_cast<uint32_t>(hash >> 32);
-}
-
 // Ranks may place the blocks of a call differently, so a stride does not decide what is fused.
 static bool is_spaced(const ReadyCall &call) { return call.program->work.spacing != 0; }
 
@@ -255,7 +247,8 @@ Done FusedCall::run(Comm &comm, const CallStream &stream) const {
     QCCL_TRY(const ProgramRef program, this->program(comm));
     Request request = first.request;
     request.calls = calls_.size();
-    request.counts_hash = hash_counts(calls_);
+    request.counts_hash =
+        hash_counts(calls_, [](const ReadyCall *each) { return each->program->work.count; });
     for (const ReadyCall *const each : calls_)
         request.timeout = longest(request.timeout, each->request.timeout);
     const bool has_gaps = form_.by_chunk && !has_part_per_rank(work().collective);
