@@ -156,24 +156,28 @@ std::optional<FusedForm> FusionBatch::form_of(const ReadyCall &call) const {
 }
 
 bool FusionBatch::join(const ReadyCall &call, size_t number) {
-    const bool is_first = calls_.empty();
     const auto form = form_of(call);
-    if (is_first) takes_others_ = form.has_value();
-    if (!is_first && !(form && is_apart_from_others(call))) return false;
-    size_t at = is_first ? 0 : latest_;
-    const auto takes = [&](size_t i) { return calls_[i].join(call, number, *form, most_bytes_); };
-    if (is_first || !takes(at)) {
-        at = is_first ? 0 : calls_.size();
-        while (at > 0 && !takes(at - 1)) at--;
-        if (at == 0) {
-            if (calls_.size() == most_kinds) return false;
-            at = calls_.size() + 1;
-            calls_.emplace_back(call, number, form.value_or(FusedForm()));
-        }
-        at--;
+    if (calls_.empty()) {
+        takes_others_ = form.has_value();
+        calls_.emplace_back(call, number, form.value_or(FusedForm()));
+    } else if (!form || !is_apart_from_others(call) || !join_kind(call, number, *form)) {
+        return false;
     }
-    latest_ = at;
     note_buffers(call);
+    return true;
+}
+
+bool FusionBatch::join_kind(const ReadyCall &call, size_t number, const FusedForm &form) {
+    const auto takes = [&](FusedCall &kind) { return kind.join(call, number, form, most_bytes_); };
+    if (takes(calls_[latest_])) return true;
+    const auto found = std::find_if(calls_.rbegin(), calls_.rend(), takes);
+    if (found != calls_.rend()) {
+        latest_ = static_cast<size_t>(calls_.rend() - found) - 1;
+        return true;
+    }
+    if (calls_.size() == most_kinds) return false;
+    calls_.emplace_back(call, number, form);
+    latest_ = calls_.size() - 1;
     return true;
 }
 

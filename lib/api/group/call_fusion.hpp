@@ -104,6 +104,8 @@ public:
 
 private:
     bool is_apart_from_others(const ReadyCall &call) const;
+    // Lets the call join those of its kind, or begin a kind. Returns false if there are too many.
+    bool join_kind(const ReadyCall &call, size_t number, const FusedForm &form);
     void note_buffers(const ReadyCall &call);
     std::optional<FusedForm> form_of(const ReadyCall &call) const;
 
