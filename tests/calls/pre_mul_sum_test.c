@@ -1,49 +1,14 @@
 /* Tests sums of products with a scalar of each rank. Their slow twin is a sum of values that were
  * multiplied before, as a product of two ranks: the bytes are the same. With ON_GPUS the ranks have
  * emulated GPUs, whose memory the host can read and write, and fewer cases run. */
-#include "tests/api/api_kit.h"
+#include "tested_world.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #ifdef ON_GPUS
-#include <qccl/emulated.h>
-
-enum { on_gpus = 1, size = 2, many = 3001 };
-
-static world_t make_tested_world(void)
-{
-    static const char *const devices[size] = {"emulated:0", "emulated:1"};
-    world_t made;
-    made.size = size;
-    if (qcclCommInitAll(made.comms, size, devices) != qcclSuccess)
-        fail_msg("%s", qcclGetLastError(NULL));
-    return made;
-}
-
-static unsigned char *take_memory(int rank, size_t bytes)
-{
-    void *memory = NULL;
-    if (qcclEmulatedSetDevice(rank) != qcclEmulatedSuccess ||
-        qcclEmulatedMalloc(&memory, bytes) != qcclEmulatedSuccess)
-        abort();
-    return memory;
-}
-
-static void give_memory(unsigned char *memory)
-{
-    if (qcclEmulatedFree(memory) != qcclEmulatedSuccess) abort();
-}
+enum { size = 2, many = 3001 };
 #else
-enum { on_gpus = 0, size = 4, many = 50021 };
-
-static world_t make_tested_world(void) { return make_world(size); }
-static unsigned char *take_memory(int rank, size_t bytes)
-{
-    (void)rank;
-    return malloc(bytes);
-}
-static void give_memory(unsigned char *memory) { free(memory); }
+enum { size = 4, many = 50021 };
 #endif
 
 enum { most_value_bytes = 16, root = 1, kinds = 7 };
@@ -53,7 +18,7 @@ static world_t world, pair;
 static int make(void **state)
 {
     (void)state;
-    world = make_tested_world();
+    world = make_tested_world(size);
     pair = make_world(2);
     return 0;
 }
@@ -152,10 +117,9 @@ static qcclResult_t compare(int rank, qcclComm_t comm, void *context)
 {
     const job_t *job = context;
     const size_t bytes = job->count * job->value_bytes;
-    unsigned char *const send = take_memory(rank, bytes), *const recv = take_memory(rank, bytes);
-    unsigned char *const twin = take_memory(rank, bytes), *const twin_recv =
-                                                              take_memory(rank, bytes);
-    unsigned char *const factor = take_memory(rank, most_value_bytes);
+    unsigned char *const send = take_bytes(rank, bytes), *const recv = take_bytes(rank, bytes);
+    unsigned char *const twin = take_bytes(rank, bytes), *const twin_recv = take_bytes(rank, bytes);
+    unsigned char *const factor = take_bytes(rank, most_value_bytes);
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     qcclRedOp_t op = 0;
     qcclResult_t result;
@@ -257,8 +221,8 @@ static void codecs_encode_products(void **state)
 
 static qcclResult_t change_scalar(int rank, qcclComm_t comm, void *context)
 {
-    float *const scalar = (float *)(void *)take_memory(rank, sizeof *scalar);
-    float *const values = (float *)(void *)take_memory(rank, sizeof *values);
+    float *const scalar = take_bytes(rank, sizeof *scalar);
+    float *const values = take_bytes(rank, sizeof *values);
     float immediate = 3;
     qcclRedOp_t late = 0, at_once = 0;
     qcclResult_t result;
@@ -282,8 +246,8 @@ static qcclResult_t change_scalar(int rank, qcclComm_t comm, void *context)
     }
     qcclRedOpDestroy(late);
     qcclRedOpDestroy(at_once);
-    give_memory((unsigned char *)scalar);
-    give_memory((unsigned char *)values);
+    give_memory(scalar);
+    give_memory(values);
     return result;
 }
 
@@ -297,7 +261,7 @@ static void a_scalar_is_read_late_or_at_once(void **state)
 static void misuse_is_refused(void **state)
 {
     const qcclComm_t comm = world.comms[0];
-    unsigned char *const memory = take_memory(0, 64);
+    unsigned char *const memory = take_bytes(0, 64);
     const float scalar = 2;
     qcclRedOp_t op = 0;
     (void)state;

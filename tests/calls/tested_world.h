@@ -23,17 +23,17 @@ static world_t make_tested_world(int size)
     return world;
 }
 
-static float *take_memory(int rank, size_t count)
+static void *take_bytes(int rank, size_t bytes)
 {
     void *memory = NULL;
     if (qcclEmulatedSetDevice(rank) != qcclEmulatedSuccess ||
-        qcclEmulatedMalloc(&memory, (count + 1) * sizeof(float)) != qcclEmulatedSuccess)
+        qcclEmulatedMalloc(&memory, bytes) != qcclEmulatedSuccess)
         abort();
     return memory;
 }
 
 /* Also checks that nothing was written beside the memory. */
-static void give_memory(float *memory)
+static void give_memory(void *memory)
 {
     if (qcclEmulatedFree(memory) != qcclEmulatedSuccess) abort();
 }
@@ -42,13 +42,19 @@ enum { on_gpus = 0, most_tested = 5 };
 
 static world_t make_tested_world(int size) { return make_world(size); }
 
-static float *take_memory(int rank, size_t count)
+static void *take_bytes(int rank, size_t bytes)
 {
     (void)rank;
-    return malloc((count + 1) * sizeof(float));
+    return malloc(bytes);
 }
 
-static void give_memory(float *memory) { free(memory); }
+static void give_memory(void *memory) { free(memory); }
 #endif
+
+/* Memory of values, and of one more, so that there is memory for none, too. */
+static inline float *take_memory(int rank, size_t count)
+{
+    return take_bytes(rank, (count + 1) * sizeof(float));
+}
 
 #endif
