@@ -224,6 +224,33 @@ void *allocate(size_t bytes)
     return memory;
 }
 
+void check_in_both_worlds(int size, body_t body)
+{
+    world_t worlds[2];
+    int i, rank;
+    worlds[0] = make_world(size);
+    worlds[1] = join_world(size, NULL);
+    for (i = 0; i < 2; i++) {
+        int wrong[most_ranks] = {0};
+        const outcome_t outcome = on_every_rank(&worlds[i], body, wrong);
+        assert_all_succeed(&outcome, size);
+        for (rank = 0; rank < size; rank++) assert_int_equal(wrong[rank], 0);
+        end_world(&worlds[i]);
+    }
+}
+
+qcclResult_t settled(qcclComm_t comm)
+{
+    const double began = now_s();
+    qcclResult_t state = qcclInProgress;
+    while (state == qcclInProgress && now_s() - began < patience_s) {
+        const qcclResult_t asked = qcclCommGetAsyncError(comm, &state);
+        if (asked != qcclSuccess) return asked;
+        sleep_ms(1);
+    }
+    return state;
+}
+
 void sleep_ms(int ms)
 {
     struct timespec time;

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { most_ranks = 8, sentence_bytes = 512 };
+enum { most_ranks = 8, sentence_bytes = 512, patience_s = 60 };
 
 typedef struct {
     int size;
@@ -38,8 +38,28 @@ world_t make_world(int size);
 world_t join_world(int size, const qcclConfig_t *configs);
 void end_world(world_t *world);
 
+/* Defines `world`, which all tests of a program share, and the functions `make` and `end` that
+ * CMocka calls before the first of them and after the last. */
+#define SHARED_WORLD(SIZE)                                                                         \
+    static world_t world;                                                                          \
+    static int make(void **state)                                                                  \
+    {                                                                                              \
+        (void)state;                                                                               \
+        world = make_world(SIZE);                                                                  \
+        return 0;                                                                                  \
+    }                                                                                              \
+    static int end(void **state)                                                                   \
+    {                                                                                              \
+        (void)state;                                                                               \
+        end_world(&world);                                                                         \
+        return 0;                                                                                  \
+    }
+
 /* Runs the body for all ranks, each on a thread of its own, and waits for all of them. */
 outcome_t on_every_rank(const world_t *world, body_t body, void *context);
+/* Runs the body on a communicator of make_world and on one of join_world, and checks that all ranks
+ * succeed. Its context is an array of `int` by rank, in which it counts what is wrong: nothing. */
+void check_in_both_worlds(int size, body_t body);
 /* Fails with the sentence of the first rank that has an error. */
 void assert_all_succeed(const outcome_t *outcome, int size);
 /* Checks that every rank has this result and the same sentence, and that it contains `part`. */
@@ -77,6 +97,9 @@ void await_hold(hold_t *hold);
 
 /* Allocates with qcclMemAlloc. */
 void *allocate(size_t bytes);
+
+/* Polls until the communicator is not in progress any more, and returns what it is then. */
+qcclResult_t settled(qcclComm_t comm);
 
 void sleep_ms(int ms);
 double now_s(void);

@@ -8,22 +8,9 @@
 
 enum { size = 2, count = 16 };
 
-static world_t world;
 static float values[4 * count];
 
-static int make(void **state)
-{
-    (void)state;
-    world = make_world(size);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    end_world(&world);
-    return 0;
-}
+SHARED_WORLD(size)
 
 /* Only rank 0 makes the call that is refused. If the refusal used up a call
  * number, the ranks would then be in different calls, and the calls that follow

@@ -48,18 +48,8 @@ static qcclResult_t in_turn(int rank, qcclComm_t comm, void *context)
 
 static void calls_happen_in_the_order_in_which_they_were_made(void **state)
 {
-    world_t worlds[2];
-    int i;
     (void)state;
-    worlds[0] = make_world(pair);
-    worlds[1] = join_world(pair, NULL);
-    for (i = 0; i < 2; i++) {
-        int wrong[most_ranks] = {0};
-        const outcome_t outcome = on_every_rank(&worlds[i], in_turn, wrong);
-        assert_all_succeed(&outcome, pair);
-        assert_int_equal(wrong[0] + wrong[1], 0);
-        end_world(&worlds[i]);
-    }
+    check_in_both_worlds(pair, in_turn);
 }
 
 /* One thread drives all ranks, which is impossible with blocking calls. */

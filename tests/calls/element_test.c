@@ -47,21 +47,7 @@ static qcclResult_t reduce_job(int rank, qcclComm_t comm, void *context)
                                                      job->count, job->type, job->op, comm, NULL);
 }
 
-static world_t world;
-
-static int make(void **state)
-{
-    (void)state;
-    world = make_world(size);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    end_world(&world);
-    return 0;
-}
+SHARED_WORLD(size)
 
 /* Checks that every rank has exactly the expected bytes. */
 static void reduces_to(job_t job, const void *expected)

@@ -8,21 +8,7 @@
 
 enum { size = 4, root = 2, few = 5, many = 30001 };
 
-static world_t world;
-
-static int make(void **state)
-{
-    (void)state;
-    world = make_world(size);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    end_world(&world);
-    return 0;
-}
+SHARED_WORLD(size)
 
 /* ---- Operations */
 

@@ -104,18 +104,8 @@ static qcclResult_t in_any_order(int rank, qcclComm_t comm, void *context)
 
 static void requests_are_waited_for_in_any_order(void **state)
 {
-    world_t worlds[2];
-    int i;
     (void)state;
-    worlds[0] = make_world(pair);
-    worlds[1] = join_world(pair, NULL);
-    for (i = 0; i < 2; i++) {
-        int wrong[most_ranks] = {0};
-        const outcome_t outcome = on_every_rank(&worlds[i], in_any_order, wrong);
-        assert_all_succeed(&outcome, pair);
-        assert_int_equal(wrong[0] + wrong[1], 0);
-        end_world(&worlds[i]);
-    }
+    check_in_both_worlds(pair, in_any_order);
 }
 
 /* A thread that sleeps in qcclWaitAny. */

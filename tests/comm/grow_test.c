@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { pair = 2, all = 4, patience_s = 60 };
+enum { pair = 2, all = 4 };
 
 static qcclResult_t sum_ranks(qcclComm_t comm, int ranks)
 {
@@ -24,18 +24,6 @@ static qcclResult_t sum_ranks(qcclComm_t comm, int ranks)
         (count_found != ranks || value != (float)(ranks * (ranks - 1) / 2)))
         return qcclInternalError;
     return result;
-}
-
-static qcclResult_t settled(qcclComm_t comm)
-{
-    const double began = now_s();
-    qcclResult_t state = qcclInProgress;
-    while (state == qcclInProgress && now_s() - began < patience_s) {
-        const qcclResult_t asked = qcclCommGetAsyncError(comm, &state);
-        if (asked != qcclSuccess) return asked;
-        sleep_ms(1);
-    }
-    return state;
 }
 
 /* What one rank passes, old or new. */

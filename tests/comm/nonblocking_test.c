@@ -9,26 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { pair = 2, patience_s = 60 };
+enum { pair = 2 };
 
 static qcclConfig_t nonblocking(void)
 {
     qcclConfig_t config = QCCL_CONFIG_INIT;
     config.nonblocking = 1;
     return config;
-}
-
-/* Polls until the communicator is not in progress any more. */
-static qcclResult_t settled(qcclComm_t comm)
-{
-    const double began = now_s();
-    qcclResult_t state = qcclInProgress;
-    while (state == qcclInProgress && now_s() - began < patience_s) {
-        const qcclResult_t asked = qcclCommGetAsyncError(comm, &state);
-        if (asked != qcclSuccess) return asked;
-        sleep_ms(1);
-    }
-    return state;
 }
 
 static void assert_state(qcclComm_t comm, qcclResult_t state)
@@ -511,6 +498,18 @@ static qcclResult_t dup_and_finalize(int rank, qcclComm_t comm, shared_t *noted)
     return result;
 }
 
+static void check_loss_of_2(const int statuses[size])
+{
+    int rank;
+    assert_true(WIFSIGNALED(statuses[2]));
+    for (rank = 0; rank < size; rank++) {
+        if (rank == 2) continue;
+        assert_int_equal(statuses[rank], 0);
+        assert_int_equal(shared->ranks[rank].result, qcclPeerLost);
+        assert_says(shared->gathered[rank], "rank 2");
+    }
+}
+
 static void processes_make_duplicates(void **state)
 {
     const scenario_t scenario = {dup_and_finalize, NULL, 0, -1, 0, 0, NULL, NULL};
@@ -526,16 +525,10 @@ static void processes_make_duplicates(void **state)
 static void a_death_ends_a_creation(void **state)
 {
     const scenario_t scenario = {dup_and_finalize, "rank=2,call=3,kill", 0, -1, 0, 0, NULL, NULL};
-    int statuses[size], rank;
+    int statuses[size];
     (void)state;
     play(&scenario, statuses);
-    assert_true(WIFSIGNALED(statuses[2]));
-    for (rank = 0; rank < size; rank++) {
-        if (rank == 2) continue;
-        assert_int_equal(statuses[rank], 0);
-        assert_int_equal(shared->ranks[rank].result, qcclPeerLost);
-        assert_says(shared->gathered[rank], "rank 2");
-    }
+    check_loss_of_2(statuses);
 }
 
 /* A rank that dies while the others finalize. */
@@ -560,16 +553,10 @@ static qcclResult_t finalize_alone(int rank, qcclComm_t comm, shared_t *noted)
 static void a_death_ends_a_finalize(void **state)
 {
     const scenario_t scenario = {finalize_alone, NULL, 0, -1, 0, 0, NULL, NULL};
-    int statuses[size], rank;
+    int statuses[size];
     (void)state;
     play(&scenario, statuses);
-    assert_true(WIFSIGNALED(statuses[2]));
-    for (rank = 0; rank < size; rank++) {
-        if (rank == 2) continue;
-        assert_int_equal(statuses[rank], 0);
-        assert_int_equal(shared->ranks[rank].result, qcclPeerLost);
-        assert_says(shared->gathered[rank], "rank 2");
-    }
+    check_loss_of_2(statuses);
 }
 
 int main(void)
