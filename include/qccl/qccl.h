@@ -1592,12 +1592,13 @@ QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclMemFree(void *pointer);
 
-/* Lets the other ranks read a block of memory of this rank in place: lossless collectives on large
- * buffers there need no copy for their peers. Registration is optional and local to this rank: some
- * ranks may register memory and others not, as often and for as long as they like. Results are the
- * same bytes in any case. Nothing changes if peers cannot map the memory, and for more than 32
- * blocks on one communicator. lent_bytes of qcclCommStats_t counts the bytes that peers have read
- * in place.
+/* Lets the other ranks read a block of memory of this rank in place: lossless collectives and
+ * messages on large buffers there need no copy for their peers. Registration is optional and local
+ * to this rank: some ranks may register memory and others not, as often and for as long as they
+ * like. Results are the same bytes in any case. Nothing changes if peers cannot map the memory, and
+ * for more than 32 blocks on one communicator. lent_bytes of qcclCommStats_t counts the bytes that
+ * peers have read in place. Peers unmap what is deregistered in their next calls: a peer that has
+ * received from this rank, when it receives from it again.
  *
  * comm: the call enters it.
  * buffer: an address in memory from qcclMemAlloc. The whole block is registered. The memory stays

@@ -225,7 +225,7 @@ static Done end(CommRef &comm) {
     comm->tell_unused_rules();
     // This does not wait for the destructor: enqueued work may keep the communicator a little
     // longer.
-    comm->registrations().clear();
+    comm->deregister_all();
     return {};
 }
 

@@ -82,7 +82,7 @@ qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes, void 
         if (!handle_out) return invalid_argument("handle_out is NULL");
         QCCL_TRY(check_idle(entered));
         QCCL_TRY(SharedBlock *const block, block_of(buffer, bytes));
-        *handle_out = entered.registrations().add(*block);
+        *handle_out = entered.register_block(*block);
         return {};
     });
 }
@@ -92,7 +92,7 @@ qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle) {
     return inside(comm, [=](Comm &entered) -> Done {
         if (!handle) return {};
         QCCL_TRY(check_idle(entered));
-        return entered.registrations().remove(handle);
+        return entered.deregister(handle);
     });
 }
 QCCL_TWIN(qcclCommDeregister);

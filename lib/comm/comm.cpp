@@ -353,6 +353,23 @@ Done Comm::confirm_calls() {
 
 PairChannels &Comm::pairs() { return *pairs_; }
 
+void *Comm::register_block(SharedBlock &block) {
+    void *const handle = registrations_.add(block);
+    pairs_->share(registrations_);
+    return handle;
+}
+
+Done Comm::deregister(const void *handle) {
+    QCCL_TRY(registrations_.remove(handle));
+    pairs_->deregister(handle);
+    return {};
+}
+
+void Comm::deregister_all() {
+    registrations_.clear();
+    pairs_->deregister_all();
+}
+
 Counts Comm::counts() const {
     Counts sum = engine_.counts();
     sum += pairs_->counts();

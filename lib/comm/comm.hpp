@@ -210,6 +210,11 @@ public:
     CallCache &memo() { return call_cache_; }
     // The channels of sends and receives.
     PairChannels &pairs();
+    // Let peers read the block in place, here and in messages, and end that. While no call is under
+    // way.
+    void *register_block(SharedBlock &block);
+    Done deregister(const void *handle);
+    void deregister_all();
     Registrations &registrations() { return registrations_; }
     KeptMemory &fusion_memory() { return fusion_memory_; }
     // Ranks that earlier shrinks of this communicator excluded by name, ascending. Later shrinks

@@ -158,12 +158,24 @@ Registrations::Registration::~Registration() {
 void *Registrations::Registration::handle() const { return reinterpret_cast<void *>(number_); }
 
 void *Registrations::add(SharedBlock &block) {
-    held_.push_back(std::make_unique<Registration>(
-        transport_, block, next_number.fetch_add(1, std::memory_order_relaxed)));
+    hold(block, next_number.fetch_add(1, std::memory_order_relaxed));
+    return held_.back()->handle();
+}
+
+void Registrations::hold(SharedBlock &block, uint64_t number) {
+    held_.push_back(std::make_unique<Registration>(transport_, block, number));
     if (!held_.back()->has_room() && !std::exchange(has_told_, true))
         log_.info("more blocks of memory are registered than peers map at a time; calls on the "
                   "others copy, as on unregistered memory");
-    return held_.back()->handle();
+}
+
+bool Registrations::holds(uint64_t number) const {
+    return std::ranges::any_of(held_, [=](const auto &held) { return held->number() == number; });
+}
+
+void Registrations::add_all(const Registrations &other) {
+    for (const auto &held : other.held_)
+        if (!holds(held->number())) hold(held->block(), held->number());
 }
 
 Done Registrations::remove(const void *handle) {

@@ -78,6 +78,8 @@ public:
     // invalid_argument for a value that never was a handle.
     Done remove(const void *handle);
     void clear() { held_.clear(); }
+    // Registers here what `other` holds, under the same handles.
+    void add_all(const Registrations &other);
 
 private:
     // While it lives, the block is exposed to peers and cannot be freed.
@@ -89,6 +91,8 @@ private:
         // Whether peers can map everything that is registered.
         bool has_room() const { return has_room_; }
         void *handle() const;
+        uint64_t number() const { return number_; }
+        SharedBlock &block() const { return block_; }
 
     private:
         Transport &transport_;
@@ -96,6 +100,9 @@ private:
         const uint64_t number_;
         const bool has_room_;
     };
+
+    void hold(SharedBlock &block, uint64_t number);
+    bool holds(uint64_t number) const;
 
     Transport &transport_;
     const Log &log_;

@@ -50,6 +50,7 @@ Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer) {
                      .down_stream = std::make_unique<ChannelStream>()};
     QCCL_TRY(pair.up, create_one(peer, true, *pair.up_watch));
     QCCL_TRY(pair.down, create_one(peer, false, *pair.down_watch));
+    (comm_.rank() < peer ? pair.up : pair.down)->registrations().add_all(comm_.registrations());
     return pair;
 }
 
@@ -85,6 +86,26 @@ std::vector<std::shared_ptr<Comm>> PairChannels::all() const {
     const std::lock_guard lock(mutex_);
     for (const auto &[peer, pair] : pairs_) found.insert(found.end(), {pair.up, pair.down});
     return found;
+}
+
+std::vector<std::shared_ptr<Comm>> PairChannels::outgoing() const {
+    std::vector<std::shared_ptr<Comm>> found;
+    const std::lock_guard lock(mutex_);
+    for (const auto &[peer, pair] : pairs_)
+        found.push_back(comm_.rank() < peer ? pair.up : pair.down);
+    return found;
+}
+
+void PairChannels::share(const Registrations &registrations) {
+    for (const auto &channel : outgoing()) channel->registrations().add_all(registrations);
+}
+
+void PairChannels::deregister(const void *handle) {
+    for (const auto &channel : outgoing()) (void)channel->registrations().remove(handle);
+}
+
+void PairChannels::deregister_all() {
+    for (const auto &channel : outgoing()) channel->registrations().clear();
 }
 
 // Returns the first error of any channel.

@@ -36,6 +36,11 @@ public:
     // call for a peer blocks until the peer makes one, too.
     Result<PairChannel> to(uint32_t peer) { return channel(peer, true); }
     Result<PairChannel> from(uint32_t peer) { return channel(peer, false); }
+    // Let the receivers of this rank's messages read what is registered in place, now and on
+    // channels to come; end that.
+    void share(const Registrations &registrations);
+    void deregister(const void *handle);
+    void deregister_all();
     // Ends what the channels do, because the communicator has failed.
     void give_up();
     // As the functions of Comm with these names, for all channels.
@@ -64,6 +69,8 @@ private:
     Result<ChannelPair> create(uint32_t peer);
     Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Watch &watch);
     std::vector<std::shared_ptr<Comm>> all() const;
+    // The channels on which this rank sends.
+    std::vector<std::shared_ptr<Comm>> outgoing() const;
     template <class Visitor> Done each(Visitor visit) const;
 
     Comm &comm_;

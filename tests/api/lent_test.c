@@ -291,11 +291,78 @@ static void large_sums_in_place_are_lent_too(void **state)
     for (rank = 0; rank < 2; rank++) assert_int_equal(qcclMemFree(sums.memory[rank]), qcclSuccess);
 }
 
+enum { letter_count = 1 << 18, letter_rounds = 8 };
+
+typedef struct {
+    float *send[2], *recv[2];
+} letters_t;
+
+/* Each rank sends to the other one. */
+static qcclResult_t exchange_letters(int rank, qcclComm_t comm, void *context)
+{
+    const letters_t *letters = context;
+    qcclResult_t result = qcclSuccess;
+    int again, i, is_right = 1;
+    for (again = 0; again < letter_rounds && result == qcclSuccess; again++) {
+        for (i = 0; i < letter_count; i++) letters->send[rank][i] = input(rank + again, (size_t)i);
+        result = qcclSendRecv(letters->send[rank], letter_count, 1 - rank, letters->recv[rank],
+                              letter_count, 1 - rank, qcclFloat32, comm, NULL);
+        for (i = 0; i < letter_count; i++)
+            is_right &= letters->recv[rank][i] == input(1 - rank + again, (size_t)i);
+        memset(letters->send[rank], 0xDB, letter_count * sizeof(float));
+    }
+    return result == qcclSuccess && !is_right ? qcclInternalError : result;
+}
+
+/* The number of letters that were read in place. The first ones may go before
+ * the receiver has mapped the memory. */
+static uint64_t lent_letters(const world_t *world, letters_t *letters)
+{
+    const uint64_t before = lent_by_all(world);
+    const outcome_t outcome = on_every_rank(world, exchange_letters, letters);
+    assert_all_succeed(&outcome, 2);
+    return (lent_by_all(world) - before) / (letter_count * sizeof(float));
+}
+
+/* What is registered before the first message, and what is registered later. */
+static void messages_are_read_in_place(void **state)
+{
+    enum { letter_bytes = letter_count * (int)sizeof(float) };
+    int kind, rank;
+    (void)state;
+    for (kind = 0; kind < 2; kind++) {
+        world_t world = kind ? join_world(2, NULL) : make_world(2);
+        letters_t letters;
+        void *handles[2];
+        for (rank = 0; rank < 2; rank++) {
+            letters.send[rank] = allocate(letter_bytes);
+            letters.recv[rank] = allocate(letter_bytes);
+        }
+        assert_int_equal(
+            qcclCommRegister(world.comms[0], letters.send[0], letter_bytes, &handles[0]),
+            qcclSuccess);
+        assert_in_range(lent_letters(&world, &letters), 1, letter_rounds);
+        assert_int_equal(
+            qcclCommRegister(world.comms[1], letters.send[1], letter_bytes, &handles[1]),
+            qcclSuccess);
+        assert_in_range(lent_letters(&world, &letters), letter_rounds + 1, 2 * letter_rounds);
+        assert_int_equal(qcclCommDeregister(world.comms[0], handles[0]), qcclSuccess);
+        assert_in_range(lent_letters(&world, &letters), 1, letter_rounds);
+        assert_int_equal(qcclMemFree(letters.send[0]), qcclSuccess);
+        assert_int_equal(qcclMemFree(letters.send[1]), qcclInvalidUsage);
+        end_world(&world);
+        assert_int_equal(qcclMemFree(letters.send[1]), qcclSuccess);
+        for (rank = 0; rank < 2; rank++)
+            assert_int_equal(qcclMemFree(letters.recv[rank]), qcclSuccess);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_registers_the_bytes_are_the_same),
         cmocka_unit_test(large_sums_in_place_are_lent_too),
+        cmocka_unit_test(messages_are_read_in_place),
         cmocka_unit_test(peers_let_go_of_what_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
