@@ -81,6 +81,29 @@ Done Comm::start_queue(const Settings &settings) {
     return {};
 }
 
+template <class Run> Done Comm::enqueue(const CallRecord &record, Run run, Stream &stream) {
+    sequencer_.enqueued();
+    const Done enqueued = exception_boundary([&]() -> Done {
+        stream.enqueue({.run = [self = shared_from_this(), call = record.number,
+                                run = std::move(run)] { return self->take_turn(call, true, run); },
+                        .told = errors_.told_flag()});
+        return {};
+    });
+    if (enqueued) return {};
+    // The call has its number and cannot run. The other ranks would wait for it, so it fails the
+    // communicator.
+    const Error error = failed(enqueued.error(), record);
+    sequencer_.forgo();
+    return error;
+}
+
+template <class Run> Done Comm::take_turn(uint64_t call, bool was_enqueued, Run run) {
+    if (!sequencer_.await(call)) return ended();
+    const Done done = run();
+    sequencer_.finish(call, was_enqueued);
+    return done;
+}
+
 Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
     if (errors_.has_failed()) {
         parts_.transport->ignore_failure();
@@ -93,25 +116,76 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
                            "a collective on a communicator from inside one of its own (in an idle "
                            "or log function)");
 
-    Call call{.send = request.send,
-              .recv = request.recv,
-              .parts = request.parts,
-              .counts_hash = request.counts_hash,
-              .number = sequencer_.issue(),
-              .fused_before = fused_away_,
-              .noise_seed = request.noise_seed,
-              .tag = request.tag,
-              .timeout = request.timeout,
-              .op = request.op.get()};
-    fused_away_ += request.calls - 1;
-    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
+    Call call = next_call(request);
     if (stream.host) {
         call.queued = queued_now();
-        return enqueue(program, request, call, *stream.host);
+        return enqueue(
+            record_of(*program, call),
+            [this, program, op = request.op, call] { return execute(*program, call); },
+            *stream.host);
     }
-    if (!is_first) return take_turn(*program, call, false);
+    if (!is_first) return take_turn(call.number, false, [&] { return execute(*program, call); });
     sequencer_.skip_to(call.number);
     return execute(*program, call);
+}
+
+Call Comm::next_call(const Request &request) {
+    const Call call{.send = request.send,
+                    .recv = request.recv,
+                    .parts = request.parts,
+                    .counts_hash = request.counts_hash,
+                    .number = sequencer_.issue(),
+                    .fused_before = fused_away_,
+                    .noise_seed = request.noise_seed,
+                    .tag = request.tag,
+                    .timeout = request.timeout,
+                    .op = request.op.get()};
+    fused_away_ += request.calls - 1;
+    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
+    return call;
+}
+
+bool Comm::can_begin(const Program &program) const {
+    const bool is_plain = !is_watched_ && !audit_ && parts_.inject.empty();
+    return is_plain && is_free_on_host() && !errors_.has_failed() && engine_.can_begin(program);
+}
+
+Result<BegunCallRef> Comm::begin(const ProgramRef &program, const Request &request) {
+    auto begun = std::make_shared<BegunCall>();
+    begun->program = program;
+    begun->op = request.op;
+    const Call call = next_call(request);
+    begun->record = record_of(*program, call);
+    auto flight = exception_boundary([&] { return CallInFlight::begin(engine_, *program, call); });
+    if (!flight) {
+        sequencer_.skip_to(call.number);
+        return failed(flight.error(), begun->record);
+    }
+    begun->flight = std::move(*flight);
+    return begun;
+}
+
+Result<bool> Comm::move_on(BegunCall &begun) {
+    const auto moved = exception_boundary([&] { return begun.flight->move_on(); });
+    if (!moved || begun.has_ended()) sequencer_.skip_to(begun.record.number);
+    if (!moved) return failed(moved.error(), begun.record);
+    return moved;
+}
+
+Done Comm::finish(BegunCall &begun) {
+    sequencer_.skip_to(begun.record.number);
+    return finish_in_turn(begun);
+}
+
+Done Comm::finish_in_turn(BegunCall &begun) {
+    const Done done = exception_boundary([&] { return begun.flight->finish(); });
+    if (!done) return failed(done.error(), begun.record);
+    return {};
+}
+
+Done Comm::finish_on(const BegunCallRef &begun, Stream &stream) {
+    return enqueue(
+        begun->record, [this, begun] { return finish_in_turn(*begun); }, stream);
 }
 
 Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size_t bytes,
@@ -212,30 +286,6 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
         return failed(failure ? failure->error : arrived.error(),
                       {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
     });
-}
-
-Done Comm::enqueue(const ProgramRef &program, const Request &request, const Call &call,
-                   Stream &stream) {
-    sequencer_.enqueued();
-    const Done enqueued = exception_boundary([&]() -> Done {
-        stream.enqueue({.run = [self = shared_from_this(), program, op = request.op,
-                                call] { return self->take_turn(*program, call, true); },
-                        .told = errors_.told_flag()});
-        return {};
-    });
-    if (enqueued) return {};
-    // The call has its number and cannot run. The other ranks would wait for it, so it fails the
-    // communicator.
-    const Error error = failed(enqueued.error(), record_of(*program, call));
-    sequencer_.forgo();
-    return error;
-}
-
-Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued) {
-    if (!sequencer_.await(call.number)) return ended();
-    const Done done = execute(program, call);
-    sequencer_.finish(call.number, was_enqueued);
-    return done;
 }
 
 Error Comm::ended() const {

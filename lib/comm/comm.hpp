@@ -17,6 +17,7 @@
 #include "comm/implementations.hpp"
 #include "comm/streams.hpp"
 #include "device/device.hpp"
+#include "engine/run/call_in_flight.hpp"
 #include "engine/run/engine.hpp"
 #include "transport/transport.hpp"
 
@@ -169,6 +170,17 @@ struct CallStream {
     std::optional<GpuStream> gpu;
 };
 
+// A call that the calling thread moves on between other work.
+struct BegunCall {
+    ProgramRef program;
+    std::shared_ptr<const CustomOp> op;
+    CallRecord record;
+    std::unique_ptr<CallInFlight> flight;
+
+    bool has_ended() const { return flight->has_ended(); }
+};
+using BegunCallRef = std::shared_ptr<BegunCall>;
+
 class Comm final : public std::enable_shared_from_this<Comm> {
 public:
     explicit Comm(CommParts parts);
@@ -201,6 +213,15 @@ public:
     bool can_run_at_once(const Program &program) const {
         return is_free_on_host() && engine_.can_run_at_once(program);
     }
+    // Whether `begin` may make a call of the program and would wait for no other rank.
+    bool can_begin(const Program &program) const;
+    // Makes the call as far as it goes without a wait. The caller moves it on until it has ended,
+    // and makes no other call here meanwhile. An error of these functions has failed the
+    // communicator, and the call is over.
+    Result<BegunCallRef> begin(const ProgramRef &program, const Request &request);
+    Result<bool> move_on(BegunCall &begun); // whether it has moved
+    Done finish(BegunCall &begun);          // waits until the call has ended
+    Done finish_on(const BegunCallRef &begun, Stream &stream);
     Result<ProgramRef> program(const ProgramKey &key) { return program_cache_.get(key); }
     // Runs an all-gather of the library's own: every rank gives `bytes` bytes and gets those of all
     // ranks. Traces and errors show it as `call`. Returns the call's number, which is equal on all
@@ -287,9 +308,11 @@ private:
                                     uint64_t captured);
     void run_arrived(const Program &program, const Request &request, const Done &arrived,
                      uint64_t captured);
-    Done enqueue(const ProgramRef &program, const Request &request, const Call &call,
-                 Stream &stream);
-    Done take_turn(const Program &program, const Call &call, bool was_enqueued);
+    Done finish_in_turn(BegunCall &begun);
+    Call next_call(const Request &request);
+    // `run` makes the call of the record when its turn comes.
+    template <class Run> Done enqueue(const CallRecord &record, Run run, Stream &stream);
+    template <class Run> Done take_turn(uint64_t call, bool was_enqueued, Run run);
     void inject(uint64_t call);
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
     bool speaks() const;

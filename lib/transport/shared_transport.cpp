@@ -101,6 +101,14 @@ Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numb
     return {};
 }
 
+bool SharedTransport::can_begin_next() const {
+    const uint64_t call = history_.current().call + 1;
+    if (call < together_ + calls_kept) return true;
+    for (uint32_t peer = 0; peer < size(); peer++)
+        if (peer != rank() && history_.begun(peer) + calls_kept <= call) return false;
+    return true;
+}
+
 // An abandoned call may leave messages, whose tags the next call would take for its own.
 void SharedTransport::drop_unexpected() {
     for (Peer &peer : peers_)
@@ -432,16 +440,33 @@ void SharedTransport::publish_call() {
     recorder_.began(history_.current(), history_.hash());
 }
 
-Done SharedTransport::await_all() {
-    const uint64_t call = history_.current().call;
+// Ranks that wait for this one look again.
+void SharedTransport::announce_call() {
     for (uint32_t i = 1; i < size(); i++) peer_table_.wake((rank() + i) % size());
     if (remote_) remote_->broadcast_status();
+}
+
+Done SharedTransport::await_all() {
+    const uint64_t call = history_.current().call;
+    announce_call();
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
         QCCL_TRY(await_rank(peer, [&] { return has_described(peer, call); }));
     }
     together_ = call;
     return {};
+}
+
+Result<bool> SharedTransport::have_all_begun() {
+    const uint64_t call = history_.current().call;
+    announce_call();
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        if (peer == rank()) continue;
+        if (!has_described(peer, call)) return false;
+        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+    }
+    together_ = call;
+    return true;
 }
 
 Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {

@@ -41,7 +41,9 @@ public:
     }
     Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                std::chrono::nanoseconds timeout, Publishes when) override;
+    bool can_begin_next() const override;
     Done await_all() override;
+    Result<bool> have_all_begun() override;
     uint64_t calls_hash() const override { return history_.hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override;
 
@@ -98,6 +100,7 @@ private:
     bool has_described(uint32_t peer, uint64_t call) const;
     template <class Condition> Done await_rank(uint32_t peer, const Condition &has_come);
     Done await_call_slot(uint64_t call);
+    void announce_call();
     Result<std::optional<MessageView>> receive_remote(uint32_t peer, MessageTag tag,
                                                       const RecvBuffer &buffer);
     // Every function that returns the communicator's failure passes it through here: sends it to

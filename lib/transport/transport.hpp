@@ -85,10 +85,14 @@ public:
     enum class Publishes : uint8_t { at_once, after_eager_slot };
     virtual Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
                        std::chrono::nanoseconds timeout, Publishes when) = 0;
+    // Whether the next call's `begin` would wait for no other rank. Between calls.
+    virtual bool can_begin_next() const = 0;
     // Waits until every rank has begun this call. Returns mismatch, with the same text on every
     // rank, if a rank has begun a different call instead. Optional, but if one rank calls this, all
     // ranks do.
     virtual Done await_all() = 0;
+    // The same without a wait: returns whether every rank has begun this call.
+    virtual Result<bool> have_all_begun() = 0;
 
     // Returns the hash of the current call and of all calls before it: equal on ranks that have
     // made the same calls, and different in every later call once they have not. Every message and

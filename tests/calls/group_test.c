@@ -101,6 +101,41 @@ static void messages_come_in_any_order(void **state)
     }
 }
 
+/* In each round another rank comes so late that the messages of the others, which have begun, wait
+ * on streams. Each channel carries a long message, a short one and another long one. */
+static qcclResult_t one_rank_is_late(int rank, qcclComm_t comm, void *context)
+{
+    enum { messages = 3 };
+    letters_t *letters[messages];
+    qcclResult_t result = qcclSuccess, ended;
+    int round, i, is_right = 1;
+    (void)context;
+    for (round = 0; round < size && result == qcclSuccess; round++) {
+        for (i = 0; i < messages; i++) letters[i] = new_letters(rank, i == 1 ? small : large);
+        if (rank == round) sleep_ms(20);
+        result = qcclGroupStart();
+        for (i = 0; i < 2 * messages && result == qcclSuccess; i++)
+            result = post(letters[i / 2], rank, (i + rank) & 1, comm);
+        ended = qcclGroupEnd();
+        if (result == qcclSuccess) result = ended;
+        for (i = 0; i < messages; i++) is_right &= end_letters(letters[i], rank);
+    }
+    return result == qcclSuccess && !is_right ? qcclInternalError : result;
+}
+
+static void messages_wait_for_a_late_rank(void **state)
+{
+    int apart;
+    (void)state;
+    for (apart = 0; apart < 2; apart++) {
+        world_t world = apart ? join_world(size, NULL) : make_world(size);
+        const outcome_t outcome = on_every_rank(&world, one_rank_is_late, NULL);
+        assert_all_succeed(&outcome, size);
+        assert_works(&world);
+        end_world(&world);
+    }
+}
+
 /* One thread makes the calls of all ranks. */
 static void one_thread_serves_several_communicators(void **state)
 {
@@ -266,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_come_in_any_order),
+        cmocka_unit_test(messages_wait_for_a_late_rank),
         cmocka_unit_test(one_thread_serves_several_communicators),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(a_failed_communicator_ends_the_group),

@@ -43,6 +43,10 @@ public:
         QCCL_TRY(before("meet"));
         return inner_->await_all();
     }
+    Result<bool> have_all_begun() override {
+        QCCL_TRY(before("meet"));
+        return inner_->have_all_begun();
+    }
     uint64_t calls_hash() const override { return inner_->calls_hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override {
         return inner_->confirm_calls(timeout);
@@ -93,6 +97,7 @@ public:
         inner_->publish(bytes);
         if (faults_.sent) faults_.sent(bytes);
     }
+    bool can_begin_next() const override { return inner_->can_begin_next(); }
     bool is_eager_slot_free() const override { return inner_->is_eager_slot_free(); }
     bool has_next_eager(uint32_t peer) const override { return inner_->has_next_eager(peer); }
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override {

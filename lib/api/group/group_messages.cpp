@@ -1,4 +1,4 @@
-// Polls the channels of the calling thread's messages, and hands to streams what has to wait.
+// Moves the messages of all channels on in turns, and hands to streams what has to wait for long.
 #include "api/group/group_messages.hpp"
 
 #include "base/exception_boundary.hpp"
@@ -31,10 +31,13 @@ private:
     const std::shared_future<void> done_ = set_->get_future().share();
 };
 
-// As long as a peer that makes the same group now may take to answer. Beyond it threads cost less.
-static constexpr std::chrono::microseconds longest_poll{50};
+// The thread polls, and yields, as long as a rank that waits for one message yields before it
+// sleeps.
+static constexpr std::chrono::milliseconds longest_poll{1};
 
 GroupMessages::~GroupMessages() {
+    for (MessageQueue &queue : queues_)
+        if (queue.moving) (void)queue.channel.comm->finish(*queue.moving);
     for (const Begun &each : begun_) (void)each.stream->synchronize();
 }
 
@@ -54,14 +57,12 @@ GroupMessages::MessageQueue &GroupMessages::queue_of(const PairChannel &channel)
     return queues_.emplace_back(MessageQueue{channel});
 }
 
-// A message on a stream of the caller's waits for that stream.
+// A message on a stream of the caller's waits for that stream. Between hosts a message moves only
+// while its channel waits.
 bool GroupMessages::MessageQueue::may_run_here() const {
-    return !is_done() && front().blocks() && front().ready.program->fast_path &&
-           channel.comm->is_free_on_host() && channel.comm->parts().policy.hosts == 1;
-}
-
-bool GroupMessages::MessageQueue::can_run_at_once() const {
-    return may_run_here() && channel.comm->can_run_at_once(*front().ready.program);
+    if (moving) return true;
+    return !is_done() && front().blocks() && channel.comm->is_free_on_host() &&
+           channel.comm->parts().policy.hosts == 1;
 }
 
 bool GroupMessages::MessageQueue::may_be_waited_for_here() const {
@@ -79,31 +80,70 @@ void GroupMessages::settle(const GroupedMessage &message, const Done &done) {
     report_(message.number, settle_message(*message.comm, *message.given, done));
 }
 
+// Runs the front message to its end.
 void GroupMessages::run_here(MessageQueue &queue) {
     const GroupedMessage &message = queue.messages[queue.next++];
+    const BegunCallRef moving = std::exchange(queue.moving, nullptr);
     settle(message, exception_boundary([&] {
-               return queue.channel.comm->run(message.ready.program, message.ready.request, {});
+               return moving ? queue.channel.comm->finish(*moving)
+                             : queue.channel.comm->run(message.ready.program, message.ready.request,
+                                                       {});
            }));
 }
 
-// Returns whether a message has run.
-bool GroupMessages::run_ready() {
-    bool has_run = false;
-    for (MessageQueue &queue : queues_)
-        while (queue.can_run_at_once()) {
-            run_here(queue);
-            has_run = true;
-        }
-    return has_run;
+void GroupMessages::begin_here(MessageQueue &queue) {
+    const ReadyCall &ready = queue.front().ready;
+    auto begun =
+        exception_boundary([&] { return queue.channel.comm->begin(ready.program, ready.request); });
+    if (begun)
+        queue.moving = std::move(*begun);
+    else
+        settle(queue.messages[queue.next++], begun.error());
 }
 
-void GroupMessages::run_while_ready(bool has_more) {
-    const auto may_run = [](const MessageQueue &queue) { return queue.may_run_here(); };
+// Returns whether the message has moved. If it has ended, the next one is in front.
+bool GroupMessages::move_front(MessageQueue &queue) {
+    const auto moved = queue.channel.comm->move_on(*queue.moving);
+    if (moved && !queue.moving->has_ended()) return *moved;
+    queue.moving.reset();
+    settle(queue.messages[queue.next++], outcome(moved));
+    return true;
+}
+
+// Moves the messages of the channel as far as that takes no wait. Returns whether any has moved.
+bool GroupMessages::move_on(MessageQueue &queue) {
+    bool has_moved = false;
+    while (queue.may_run_here()) {
+        if (!queue.moving) {
+            Comm &channel = *queue.channel.comm;
+            if (channel.can_run_at_once(queue.program()))
+                run_here(queue);
+            else if (channel.can_begin(queue.program()))
+                begin_here(queue);
+            else
+                break;
+        } else if (!move_front(queue)) {
+            break;
+        }
+        has_moved = true;
+    }
+    return has_moved;
+}
+
+void GroupMessages::move_while_ready(bool has_more) {
     bool is_idle = false;
     std::chrono::steady_clock::time_point idle_since{};
     while (true) {
-        if (run_ready()) is_idle = false;
-        if ((waiting() <= 1 && !has_more) || std::ranges::none_of(queues_, may_run)) return;
+        bool has_moved = false, may_run = false;
+        for (MessageQueue &queue : queues_) {
+            has_moved |= move_on(queue);
+            may_run |= queue.may_run_here();
+        }
+        if ((waiting() <= 1 && !has_more) || !may_run) return;
+        if (has_moved) {
+            is_idle = false;
+            continue;
+        }
         const auto now = std::chrono::steady_clock::now();
         if (!std::exchange(is_idle, true)) idle_since = now;
         if (now - idle_since > longest_poll) return;
@@ -112,19 +152,32 @@ void GroupMessages::run_while_ready(bool has_more) {
 }
 
 void GroupMessages::begin(bool has_more) {
-    run_while_ready(has_more);
+    move_while_ready(has_more);
     MessageQueue *last = nullptr;
     if (!has_more)
         for (MessageQueue &queue : queues_)
             if (queue.may_be_waited_for_here()) last = &queue;
     for (MessageQueue &queue : queues_)
-        if (&queue != last) begin_all(queue);
+        if (&queue != last) hand_over(queue);
     while (last && !last->is_done()) run_here(*last);
 }
 
-void GroupMessages::begin_all(MessageQueue &queue) {
-    for (; !queue.is_done(); queue.next++)
-        if (const Done begun = enqueue(queue, queue.front()); !begun) settle(queue.front(), begun);
+void GroupMessages::hand_over(MessageQueue &queue) {
+    for (; !queue.is_done(); queue.next++) {
+        const bool is_moving = queue.moving != nullptr;
+        const Done begun = is_moving ? finish_on_stream(queue) : enqueue(queue, queue.front());
+        queue.moving.reset();
+        if (!begun) settle(queue.front(), begun);
+    }
+}
+
+Done GroupMessages::finish_on_stream(const MessageQueue &queue) {
+    Comm &channel = *queue.channel.comm;
+    auto stream = queue.channel.stream->get();
+    if (!stream) return channel.abandon(Collective::send, stream.error());
+    QCCL_TRY(channel.finish_on(queue.moving, **stream));
+    begun_.push_back({&queue.front(), std::move(*stream)});
+    return {};
 }
 
 // Messages of one channel follow one another on its stream.

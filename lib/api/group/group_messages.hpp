@@ -1,8 +1,8 @@
 // The messages of a group. Messages of one channel keep their order, and no message waits for one
-// of another channel. A message that need not wait runs on the calling thread at once, because
-// handing it to another thread takes longer than moving it; messages that have to wait go to their
-// channels' streams, but for the last channel's, whose waits are the caller's. CallGroup uses it,
-// on the thread that has entered the communicators and opened the channels.
+// of another channel. The calling thread moves the messages of all channels on in turns, because
+// handing them to other threads takes longer than moving them. When none has moved for a while, the
+// rest goes to the channels' streams, but for the last channel's, whose waits are the caller's.
+// CallGroup uses it, on the thread that has entered the communicators and opened the channels.
 #pragma once
 
 #include "api/call/collective_call.hpp"
@@ -31,8 +31,8 @@ public:
     // Checks the message for its channel. `message` lives as long as the group. An error is the
     // message's.
     Done add(size_t number, Comm &comm, const MessageArguments &message);
-    // Runs messages as long as none has to wait, and begins the others. Without `has_more` the
-    // group waits for nothing but messages.
+    // Moves messages on as long as that takes no wait, and hands the others to streams. Without
+    // `has_more` the group waits for nothing but messages.
     void begin(bool has_more);
     // Lets the callers' streams wait for the messages. Called after all of the group has begun.
     void let_streams_wait();
@@ -53,12 +53,13 @@ private:
     struct MessageQueue {
         PairChannel channel;
         std::vector<GroupedMessage> messages{};
-        size_t next = 0; // the messages before it have run or begun
+        size_t next = 0;       // the messages before it have run or are on the stream
+        BegunCallRef moving{}; // the message `next`, if it is moving here
 
         bool is_done() const { return next == messages.size(); }
         const GroupedMessage &front() const { return messages[next]; }
+        const Program &program() const { return *front().ready.program; }
         bool may_run_here() const;
-        bool can_run_at_once() const;
         bool may_be_waited_for_here() const;
     };
     // A message that the group waits for, on its channel's stream.
@@ -76,9 +77,12 @@ private:
     size_t waiting() const;
     void settle(const GroupedMessage &message, const Done &done);
     void run_here(MessageQueue &queue);
-    bool run_ready();
-    void run_while_ready(bool has_more);
-    void begin_all(MessageQueue &queue);
+    void begin_here(MessageQueue &queue);
+    bool move_on(MessageQueue &queue);
+    bool move_front(MessageQueue &queue);
+    void move_while_ready(bool has_more);
+    void hand_over(MessageQueue &queue);
+    Done finish_on_stream(const MessageQueue &queue);
     Done enqueue(const MessageQueue &queue, const GroupedMessage &message);
 
     const Report report_;

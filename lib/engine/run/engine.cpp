@@ -144,8 +144,7 @@ static CallDescriptor descriptor_of(const Program &program, const Call &call) {
     return descriptor;
 }
 
-template <class Trace>
-Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
+Done Engine::begin_call(const Program &program, const Call &call) {
     if (!program.fast_path || call.number % calls_between_looks == 0)
         transport_.windows().refresh();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
@@ -157,8 +156,11 @@ Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     else
         QCCL_TRY(transport_.begin(program.descriptor, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
-    QCCL_TRY(program.fast_path ? run_fast_path_call(program, call, trace)
-                               : run_tasks(program, call, trace));
+    return {};
+}
+
+Done Engine::end_call(const Program &program) {
+    if (!program.fast_path) give_back(memory_);
     QCCL_TRY(transport_.end());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
@@ -167,21 +169,30 @@ Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
 }
 
 template <class Trace>
-Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
-    // An in-place sum stores into cache lines that have just been read as operands, so bypassing
-    // the cache would not pay.
+Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
+    QCCL_TRY(begin_call(program, call));
+    QCCL_TRY(program.fast_path ? run_fast_path_call(program, call, trace)
+                               : run_tasks(program, call, trace));
+    return end_call(program);
+}
+
+// An in-place sum stores into cache lines that have just been read as operands, so bypassing the
+// cache would not pay.
+bool Engine::streams_results(const Program &program, const Call &call) const {
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
-    const bool streams =
-        program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
+    return program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
+}
+
+template <class Trace>
+Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
+    const bool streams = streams_results(program, call);
     if (memory_.gpu && program.work.op == RedOp::pre_mul_sum)
         QCCL_TRY(memory_.factors.fill(device_, *memory_.gpu, *call.op, program.segment_values));
     const auto run = [&] {
         return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace)
             .run();
     };
-    QCCL_TRY(memory_.gpu ? on_gpu(run) : run());
-    give_back(memory_);
-    return {};
+    return memory_.gpu ? on_gpu(run) : run();
 }
 
 template <class Run> Done Engine::on_gpu(Run run) {
@@ -258,6 +269,12 @@ bool Engine::can_run_at_once(const Program &program) const {
     if (!program.fast_path || memory_.gpu || work.collective != Collective::send) return false;
     return work.team.rank == work.team.root ? transport_.is_eager_slot_free()
                                             : transport_.has_next_eager(work.team.root);
+}
+
+bool Engine::can_begin(const Program &program) const {
+    const bool runs_tasks = !program.fast_path && !program.overflows && !program.guard;
+    return runs_tasks && !memory_.gpu && !options_.tracer && transport_.can_begin_next() &&
+           begins_without_wait(memory_, transport_, program);
 }
 
 Done Engine::await_readers() {

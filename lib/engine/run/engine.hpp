@@ -192,6 +192,10 @@ public:
     // is not known. Between calls.
     bool can_run_at_once(const Program &program) const;
 
+    // Whether CallInFlight::begin would wait for no other rank, and the call needs nothing that
+    // only `run` has: traces, a GPU, memory of its own. Between calls.
+    bool can_begin(const Program &program) const;
+
     // Waits until no peer reads this rank's GPU memory. Fails if the communicator has failed. Call
     // it between calls only.
     Done await_readers();
@@ -204,6 +208,11 @@ public:
     }
 
 private:
+    friend class CallInFlight;
+
+    Done begin_call(const Program &program, const Call &call);
+    Done end_call(const Program &program);
+    bool streams_results(const Program &program, const Call &call) const;
     template <class Run> Done on_gpu(Run run);
     Done run_traced(const Program &program, const Call &call);
     template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);

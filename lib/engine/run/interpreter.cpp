@@ -9,6 +9,42 @@
 
 namespace qccl {
 
+namespace {
+
+bool are_slots_free(const Transport &transport, uint32_t first, uint32_t slots) {
+    for (uint32_t slot = first; slot < first + slots; slot++)
+        if (!transport.is_free(slot)) return false;
+    return true;
+}
+
+// Readers know bytes by their address, so slots may move only when no peer reads any slot.
+bool has_to_move_slots(const EngineMemory &memory, const Program &program) {
+    return memory.slot_bytes != program.geometry.wire_bytes;
+}
+
+uint64_t &agreed_by(EngineMemory &memory, const Program &program) {
+    return memory.agreed[program.fingerprint % memory.agreed.size()];
+}
+
+// A wrong count shows in the first message. By then this rank has read its caller's buffer as far
+// as its own count says, perhaps past the buffer's end. So all ranks meet before the first call of
+// each program shape, and a wild count makes a new shape. Meeting in every call would keep the
+// ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
+// skips the meeting: that many bytes are read in any case.
+bool has_to_meet(EngineMemory &memory, const Transport &transport, const Program &program) {
+    return agreed_by(memory, program) != program.fingerprint &&
+           program.raw_bytes > transport.eager_slot_bytes();
+}
+
+} // namespace
+
+bool begins_without_wait(const EngineMemory &memory, const Transport &transport,
+                         const Program &program) {
+    return !has_to_move_slots(memory, program) ||
+           (are_slots_free(transport, 0, memory.used_slots) &&
+            are_slots_free(transport, transport.slots(), memory.used_recv_buffers));
+}
+
 template <class Trace>
 Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                                 Counters &counters, const Program &program, const Call &call,
@@ -21,17 +57,39 @@ Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, Engi
                                    !program.overflows) {}
 
 template <class Trace> Done Interpreter<Trace>::run() {
-    ticks_ = ticks_now();
-    QCCL_TRY(agree());
-    QCCL_TRY(prepare());
-    while (running_ != 0) {
-        QCCL_TRY(const bool has_moved, advance_any());
-        if (!has_moved)
-            QCCL_TRY(wait(what_to_await()));
-        else if (!leaves_progress_to_receives_)
-            transport_.progress();
+    QCCL_TRY(begin());
+    return go_on();
+}
+
+template <class Trace> Done Interpreter<Trace>::go_on() {
+    if (is_meeting_) {
+        trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
+        QCCL_TRY(transport_.await_all());
+        QCCL_TRY(end_meeting());
     }
-    return take_back();
+    while (!has_ended_) {
+        QCCL_TRY(const bool has_moved, step());
+        if (!has_moved) QCCL_TRY(wait(what_to_await()));
+    }
+    return {};
+}
+
+template <class Trace> Done Interpreter<Trace>::begin() {
+    ticks_ = ticks_now();
+    is_meeting_ = has_to_meet(memory_, transport_, program_);
+    return is_meeting_ ? Done() : prepare();
+}
+
+template <class Trace> Result<bool> Interpreter<Trace>::step() {
+    if (is_meeting_) {
+        QCCL_TRY(const bool have_met, transport_.have_all_begun());
+        if (have_met) QCCL_TRY(end_meeting());
+        return have_met;
+    }
+    if (running_ == 0) return take_back();
+    QCCL_TRY(const bool has_moved, advance_any());
+    if (has_moved && !leaves_progress_to_receives_) transport_.progress();
+    return has_moved;
 }
 
 template <class Trace> Done Interpreter<Trace>::prepare() {
@@ -59,26 +117,16 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
     return {};
 }
 
-// A wrong count shows in the first message. By then this rank has read its caller's buffer as far
-// as its own count says, perhaps past the buffer's end. So all ranks meet before the first call of
-// each program shape, and a wild count makes a new shape. Meeting in every call would keep the
-// ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
-// skips the meeting: that many bytes are read in any case.
-template <class Trace> Done Interpreter<Trace>::agree() {
-    uint64_t &known = memory_.agreed[program_.fingerprint % memory_.agreed.size()];
-    if (known == program_.fingerprint || program_.raw_bytes <= transport_.eager_slot_bytes())
-        return {};
-    trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
-    QCCL_TRY(transport_.await_all());
-    known = program_.fingerprint;
+template <class Trace> Done Interpreter<Trace>::end_meeting() {
+    is_meeting_ = false;
+    agreed_by(memory_, program_) = program_.fingerprint;
     charge_wait();
-    return {};
+    return prepare();
 }
 
-// Readers know bytes by their address, so slots may move only when no peer reads any slot. Peers
-// finish without this rank, because everything that they wait for has been sent.
+// Peers finish without this rank, because everything that they wait for has been sent.
 template <class Trace> Done Interpreter<Trace>::cut_outbox() {
-    if (memory_.slot_bytes != program_.geometry.wire_bytes) {
+    if (has_to_move_slots(memory_, program_)) {
         QCCL_TRY(await_free(0, memory_.used_slots));
         QCCL_TRY(await_free(transport_.slots(), memory_.used_recv_buffers));
         memory_.used_slots = memory_.used_recv_buffers = 0;
@@ -103,9 +151,8 @@ template <class Trace> Done Interpreter<Trace>::place_wires() {
 }
 
 template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint32_t slots) {
-    for (uint32_t slot = first; slot < first + slots; slot++)
-        while (!transport_.is_free(slot))
-            QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
+    while (!are_slots_free(transport_, first, slots))
+        QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
     waiting_.reset(); // cut_outbox() goes on without a charge
     return {};
 }
@@ -117,12 +164,16 @@ template <class Trace> void Interpreter<Trace>::lend() {
 
 // The caller may change its buffers when the call returns, so no peer may read them after that.
 // Memory that exists for this call alone ends then too.
-template <class Trace> Done Interpreter<Trace>::take_back() {
-    if (executor_.lends() || program_.overflows)
-        QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
-    if (program_.overflows) QCCL_TRY(await_free(transport_.slots(), program_.rooms()));
+template <class Trace> bool Interpreter<Trace>::take_back() {
+    const bool has_readers = executor_.lends() || program_.overflows;
+    if (has_readers &&
+        !are_slots_free(transport_, 0, program_.geometry.lanes * program_.schedule.outbox))
+        return false;
+    if (program_.overflows && !are_slots_free(transport_, transport_.slots(), program_.rooms()))
+        return false;
     charge_wait();
-    return {};
+    has_ended_ = true;
+    return true;
 }
 
 template <class Trace> PipelineLane &Interpreter<Trace>::oldest() {
@@ -186,8 +237,12 @@ static WaitPhase phase_of(Task::Kind kind) {
 }
 
 template <class Trace> Wait Interpreter<Trace>::what_to_await() {
-    PipelineLane &lane = oldest();
     Wait wait(program_.work.team.rank);
+    if (running_ == 0) {
+        wait.phase = WaitPhase::readers;
+        return wait;
+    }
+    PipelineLane &lane = oldest();
     wait.segment = lane.instance() + 1;
     wait.segments = program_.geometry.instances;
     if (memory_.gpu && memory_.gpu->is_busy()) {

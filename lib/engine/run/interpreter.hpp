@@ -1,6 +1,7 @@
 // The interpreter runs one call of a program task by task. It tries the tasks that are ready, those
 // of the oldest instance first, and waits only when none can go on; a single task never waits. The
-// engine uses it, on one thread at a time; run() blocks in the transport.
+// engine uses it, on one thread at a time; run() and go_on() block in the transport, and
+// begin() does unless begins_without_wait() says otherwise.
 #pragma once
 
 #include "engine/run/engine.hpp"
@@ -12,6 +13,10 @@
 #include <span>
 
 namespace qccl {
+
+// Returns whether Interpreter::begin would wait for no other rank. Between calls.
+bool begins_without_wait(const EngineMemory &memory, const Transport &transport,
+                         const Program &program);
 
 // `Trace` is NoTrace or StepTrace.
 template <class Trace> class Interpreter {
@@ -26,14 +31,23 @@ public:
     // message.
     Done run();
 
+    // The parts of run(), for a caller that does something else instead of waiting. `begin` comes
+    // first. `step` does what can be done now and returns whether it has done anything; it is
+    // repeated until the call has ended. `go_on` does so and waits.
+    Done begin();
+    Result<bool> step();
+    Done go_on();
+    bool has_ended() const { return has_ended_; }
+
 private:
-    Done agree();
+    Done end_meeting();
     Done prepare();
     Done cut_outbox();
     Done place_wires();
     Done await_free(uint32_t first, uint32_t slots);
     void lend();
-    Done take_back();
+    // Ends the call, unless peers still read what this rank has lent. Returns whether it has ended.
+    bool take_back();
 
     enum class Progress : uint8_t { none, started, done };
 
@@ -90,7 +104,8 @@ private:
     std::optional<WaitScope<>> waiting_;
     std::span<PipelineLane> lanes_;
     uint64_t running_ = 0; // lanes that are not done
-    uint64_t ticks_ = 0;   // when the time that is not charged yet began
+    bool is_meeting_ = false, has_ended_ = false;
+    uint64_t ticks_ = 0; // when the time that is not charged yet began
 };
 
 extern template class Interpreter<NoTrace>;
