@@ -15,10 +15,10 @@ namespace qccl {
 namespace {
 
 constexpr size_t page = 4096;
-// With at most this many ranks, `format` writes the mailboxes, so that the first messages do not
-// wait for the kernel to find memory. With more ranks there are too many mailboxes (the square of
-// the number of ranks): unused ones stay pages that are never written, whose zeros say that there
-// is no message.
+// With at most this many ranks, `format` writes eager slots and mailboxes, so that the first
+// messages do not wait for the kernel to find memory. With more ranks there are too many mailboxes
+// (the square of the number of ranks): unused ones stay pages that are never written, whose zeros
+// say that there is no message.
 constexpr uint32_t most_warmed = 64;
 
 template <class T> void construct(T *first, size_t count) {
@@ -29,8 +29,10 @@ template <class T> void construct(T *first, size_t count) {
 
 Segment::Segment(std::byte *base, const SegmentShape &shape)
     : base_(base), shape_(shape), last_mail_(mails_kept(shape.ranks) - 1),
-      eager_stride_(round_up(sizeof(EagerHeader) + shape.eager_slot_bytes, cache_line)),
-      eager_(round_up(sizeof(Control), page)), records_(eager_ + 2 * eager_stride_),
+      long_eager_stride_(round_up(shape.eager_slot_bytes, cache_line)),
+      eager_(round_up(sizeof(Control), page)),
+      long_eager_(eager_ + eager_slots_kept * eager_slot_stride),
+      records_(long_eager_ + long_eager_slots_kept * long_eager_stride_),
       mails_(record_at(records_kept)),
       tails_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
       readers_(tails_ + size_t{shape.ranks} * sizeof(TailCounter)),
@@ -40,10 +42,9 @@ Segment::Segment(std::byte *base, const SegmentShape &shape)
 
 void Segment::format() const {
     construct(&control(), 1);
-    construct(&eager_header(0), 1);
-    construct(&eager_header(1), 1);
     for (uint32_t number = 0; number < records_kept; number++) construct(&record(number), 1);
     if (shape_.ranks <= most_warmed) {
+        for (uint64_t slot = 0; slot < eager_slots_kept; slot++) construct(&eager_header(slot), 1);
         construct(at<Mail>(mails_), shape_.ranks * mails());
         construct(at<TailCounter>(tails_), shape_.ranks);
     }

@@ -97,8 +97,9 @@ struct alignas(cache_line) PublishedCall {
     std::array<std::atomic<uint64_t>, std::tuple_size_v<Words>> words{};
 };
 
-// The header of an eager slot. The bytes follow in the same cache line, so that a small exchange
-// moves one line.
+// The header of an eager slot. A few bytes follow it, so that a small exchange moves one cache
+// line; more bytes lie in a long slot. There are so many slots for few bytes that a rank may be
+// many small exchanges ahead, and two long slots.
 struct alignas(32) EagerHeader {
     std::atomic<uint64_t> stamp{0}; // number of the exchange; written last
     uint64_t call = 0;
@@ -106,6 +107,19 @@ struct alignas(32) EagerHeader {
     uint64_t bytes = 0;
 };
 static_assert(sizeof(EagerHeader) == 32);
+inline constexpr uint32_t eager_slots_kept = 48, long_eager_slots_kept = 2;
+// An odd number of cache lines, so that the headers do not share few sets of a cache.
+inline constexpr size_t eager_slot_stride = 17 * cache_line;
+inline constexpr size_t most_short_eager_bytes = eager_slot_stride - sizeof(EagerHeader);
+
+// Returns the exchange in which every peer must have published before a rank writes what it
+// publishes in `exchange`: a peer reads the bytes of an exchange until it publishes in the next
+// one.
+constexpr uint64_t exchange_before(uint64_t exchange, size_t bytes) {
+    const uint64_t ahead =
+        (bytes <= most_short_eager_bytes ? eager_slots_kept : long_eager_slots_kept) - 1;
+    return exchange > ahead ? exchange - ahead : 0;
+}
 
 // The descriptor of one message: its identity, and where its bytes lie.
 struct alignas(cache_line) Mail {
@@ -184,10 +198,13 @@ public:
     OfferedWindow &window(uint32_t number) const { return control().windows[number]; }
     PublishedCall &call(uint64_t number) const { return control().calls[number % calls_kept]; }
     EagerHeader &eager_header(uint64_t exchange) const {
-        return *at<EagerHeader>(eager_ + exchange % 2 * eager_stride_);
+        return *at<EagerHeader>(eager_ + exchange % eager_slots_kept * eager_slot_stride);
     }
-    std::byte *eager_data(uint64_t exchange) const {
-        return base_ + eager_ + exchange % 2 * eager_stride_ + sizeof(EagerHeader);
+    // Where so many bytes of the exchange lie.
+    std::byte *eager_data(uint64_t exchange, size_t bytes) const {
+        if (bytes <= most_short_eager_bytes)
+            return reinterpret_cast<std::byte *>(&eager_header(exchange) + 1);
+        return base_ + long_eager_ + exchange % long_eager_slots_kept * long_eager_stride_;
     }
     SeqlockHeader &record(uint32_t number) const { return *at<SeqlockHeader>(record_at(number)); }
     std::span<std::atomic<uint64_t>> record_words(uint32_t number) const {
@@ -228,9 +245,9 @@ private:
     std::byte *base_;
     SegmentShape shape_;
     uint64_t last_mail_; // highest index in a mailbox, used as a mask
-    size_t eager_stride_;
+    size_t long_eager_stride_;
     // Offsets of the parts in bytes, in this order.
-    size_t eager_, records_, mails_, tails_, readers_, outbox_, inbox_, end_;
+    size_t eager_, long_eager_, records_, mails_, tails_, readers_, outbox_, inbox_, end_;
 };
 
 // ---- Seqlock records

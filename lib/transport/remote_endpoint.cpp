@@ -142,7 +142,7 @@ void RemoteEndpoint::on_sent(uint64_t token) {
     unsent_--;
     if (token == 0) return;
     if ((token & eager_token) != 0) {
-        unsent_eager_[token & 1]--;
+        unsent_eager_.at(token & ~eager_token)--;
         return;
     }
     if ((token & copy_token) != 0) {
@@ -179,9 +179,10 @@ void RemoteEndpoint::publish(uint64_t exchange, uint64_t bytes) {
     const std::lock_guard guard(mutex_);
     MessageHeader line = header_of_call(MessageKind::eager);
     line.exchange = exchange;
-    const NetworkPart part{peer_table_.mine().eager_data(exchange), bytes};
-    unsent_eager_[exchange % 2] += peer_table_.remote_ranks.size();
-    post_to_all(line, std::span(&part, 1), eager_token | exchange % 2);
+    const NetworkPart part{peer_table_.mine().eager_data(exchange, bytes), bytes};
+    const uint64_t slot = exchange % eager_slots_kept;
+    unsent_eager_[slot] += peer_table_.remote_ranks.size();
+    post_to_all(line, std::span(&part, 1), eager_token | slot);
     progress_locked();
 }
 
@@ -231,7 +232,7 @@ void RemoteEndpoint::take_status(const MessageHeader &header) {
 
 void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, uint64_t bytes,
                                 RendezvousHandle *handle) {
-    std::byte *const line = peer_table_.segments[header.from].eager_data(header.exchange);
+    std::byte *const line = peer_table_.segments[header.from].eager_data(header.exchange, bytes);
     if (bytes > peer_table_.eager_slot_bytes) {
         (void)shared_error_.set_once(
             Error::make(Code::damaged_data, "a line from rank %u is too long", header.from)

@@ -124,8 +124,14 @@ public:
     void flush();
     // Sends the first `bytes` bytes of this rank's eager slot to all remote ranks.
     void publish(uint64_t exchange, uint64_t bytes);
-    // Whether the network no longer reads what the eager slot held before.
-    bool is_eager_sent(uint64_t exchange) const { return unsent_eager_[exchange % 2] == 0; }
+    // Whether the network no longer reads what the eager slot for so many bytes held before.
+    bool is_eager_sent(uint64_t exchange, size_t bytes) const {
+        if (bytes <= most_short_eager_bytes) return unsent_eager_[exchange % eager_slots_kept] == 0;
+        for (uint64_t slot = exchange % long_eager_slots_kept; slot < eager_slots_kept;
+             slot += long_eager_slots_kept)
+            if (unsent_eager_[slot] != 0) return false;
+        return true;
+    }
 
     enum class ReceiveState : uint8_t { nothing, here, other_call, too_long };
     // The state of the peer's message with this tag in the current call; once it is `here`, it lies
@@ -248,7 +254,7 @@ private:
     std::atomic<int64_t> busy_ns_{0};
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_data_{0};
-    std::array<std::atomic<uint64_t>, 2> unsent_eager_{};
+    std::array<std::atomic<uint64_t>, eager_slots_kept> unsent_eager_{}; // messages, by slot
     // What is sent from a copy, so that the caller may change its memory meanwhile: records and
     // batches.
     static constexpr uint64_t copy_token = uint64_t{1} << 62;

@@ -289,27 +289,50 @@ Done SharedTransport::await_ended(uint64_t call) {
     return {};
 }
 
-Result<std::byte *> SharedTransport::eager_slot() {
-    // A peer that has published in the latest exchange has read what this slot held two exchanges
-    // ago.
-    for (uint32_t peer = 0; peer < size(); peer++)
-        if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
-    const WaitScope waiting(detector_);
-    while (remote_ && !remote_->is_eager_sent(exchange_ + 1))
-        QCCL_TRY(wait({rank(), WaitPhase::network}));
-    return peer_table_.mine().eager_data(exchange_ + 1);
+Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
+    const uint64_t next = exchange_ + 1;
+    QCCL_TRY(await_published(exchange_before(next, bytes)));
+    if (remote_) {
+        const WaitScope waiting(detector_);
+        while (!remote_->is_eager_sent(next, bytes)) QCCL_TRY(wait({rank(), WaitPhase::network}));
+    }
+    return peer_table_.mine().eager_data(next, bytes);
+}
+
+// A peer that is up to date shows so in its latest slot; later exchanges then need no look at it.
+Done SharedTransport::await_published(uint64_t exchange) {
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        if (peer == rank() || peers_[peer].seen >= exchange) continue;
+        const Segment &segment = peer_table_.segments[peer];
+        const EagerHeader &latest = segment.eager_header(exchange_);
+        const EagerHeader &needed = segment.eager_header(exchange);
+        const WaitScope waiting(detector_);
+        while (latest.stamp.load(std::memory_order_acquire) != exchange_ &&
+               needed.stamp.load(std::memory_order_acquire) < exchange)
+            QCCL_TRY(wait({peer, WaitPhase::eager}));
+        const bool is_up_to_date = latest.stamp.load(std::memory_order_acquire) == exchange_;
+        if (is_up_to_date) QCCL_TRY(check_hash(latest));
+        peers_[peer].seen = is_up_to_date ? exchange_ : exchange;
+    }
+    return {};
+}
+
+// Requires the peer's slot of this rank's latest exchange, which the peer does not change before
+// this rank has published again.
+Done SharedTransport::check_hash(const EagerHeader &head) {
+    if (head.hash == exchange_hash_) return {};
+    // If the call numbers differ, too, the ranks' calls first differ in the earlier one.
+    return mismatch(std::min(head.call, exchange_call_));
 }
 
 void SharedTransport::publish(size_t bytes) {
     exchange_++;
-    exchange_call_ = history_.current().call;
-    exchange_hash_ = history_.hash();
     // The processor prefetches longer slots by itself.
     constexpr size_t longest_fetched = 512;
     fetched_bytes_ = bytes <= longest_fetched ? sizeof(EagerHeader) + bytes : 0;
     EagerHeader &head = peer_table_.mine().eager_header(exchange_);
-    head.call = exchange_call_;
-    head.hash = exchange_hash_;
+    exchange_call_ = head.call = history_.current().call;
+    exchange_hash_ = head.hash = history_.hash();
     head.bytes = bytes;
     head.stamp.store(exchange_, std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); peer++) peer_table_.wake(peer);
@@ -320,35 +343,28 @@ void SharedTransport::publish(size_t bytes) {
 bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
     if (!peer_table_.is_local(peer)) return false;
     const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange);
-    return head.stamp.load(std::memory_order_acquire) == exchange;
+    return head.stamp.load(std::memory_order_acquire) >= exchange;
 }
 
-bool SharedTransport::is_eager_slot_free() const {
+bool SharedTransport::is_eager_slot_free(size_t bytes) const {
+    const uint64_t before = exchange_before(exchange_ + 1, bytes);
     for (uint32_t peer = 0; peer < size(); peer++)
-        if (peer != rank() && peers_[peer].seen < exchange_ && !has_published(peer, exchange_))
+        if (peer != rank() && peers_[peer].seen < before && !has_published(peer, before))
             return false;
     return true;
 }
 
 Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
-    QCCL_TRY(const EagerHeader *const head, await_exchange(peer));
-    return std::span<const std::byte>(peer_table_.segments[peer].eager_data(exchange_),
-                                      head->bytes);
-}
-
-// Waits until the peer has published in this rank's latest exchange.
-Result<const EagerHeader *> SharedTransport::await_exchange(uint32_t peer) {
-    const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange_);
+    const Segment &segment = peer_table_.segments[peer];
+    const EagerHeader &head = segment.eager_header(exchange_);
     for (const WaitScope waiting(detector_);;) {
         fetch_behind(head, fetched_bytes_);
         if (head.stamp.load(std::memory_order_acquire) == exchange_) break;
         QCCL_TRY(wait({peer, WaitPhase::eager}));
     }
-    // If the call numbers differ, too, the ranks' calls first differ in the earlier one.
-    if (head.hash != exchange_hash_ && exchange_ != 0)
-        return mismatch(std::min(head.call, exchange_call_));
+    QCCL_TRY(check_hash(head));
     peers_[peer].seen = exchange_;
-    return &head;
+    return std::span<const std::byte>(segment.eager_data(exchange_, head.bytes), head.bytes);
 }
 
 Done SharedTransport::wait(const Wait &what) {

@@ -67,10 +67,11 @@ public:
             peer_table_.overflows[local]->keep(on_open);
     }
 
-    Result<std::byte *> eager_slot() override;
+    Result<std::byte *> eager_slot(size_t bytes) override;
+    Done await_latest_exchange() override { return await_published(exchange_); }
     void publish(size_t bytes) override;
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override;
-    bool is_eager_slot_free() const override;
+    bool is_eager_slot_free(size_t bytes) const override;
     bool has_next_eager(uint32_t peer) const override { return has_published(peer, exchange_ + 1); }
 
     Done wait(const Wait &what) override;
@@ -91,7 +92,7 @@ private:
     struct Peer {
         Outbound outbound;
         Inbound inbound;
-        uint64_t seen = 0; // latest exchange in which its eager slot was seen
+        uint64_t seen = 0; // an exchange in which it has published
     };
 
     // Publishes the current call to the other ranks if it is not published yet: after this rank's
@@ -113,7 +114,8 @@ private:
     Error mismatch_of_shrink(uint64_t call);
     void broadcast_error(const Error &error);
     void drop_unexpected();
-    Result<const EagerHeader *> await_exchange(uint32_t peer);
+    Done await_published(uint64_t exchange);
+    Done check_hash(const EagerHeader &head);
     bool has_published(uint32_t peer, uint64_t exchange) const;
     // Returns the next message from a local peer in this call; null: none has come. A message of
     // another call is a mismatch.

@@ -155,18 +155,22 @@ public:
     // slot.
     virtual Windows &windows() = 0;
 
-    // Eager slots carry small messages: every rank has a slot that all others read. `eager_slot`
-    // returns this rank's slot to write, aligned to 32 bytes; it waits until every rank has read
-    // what the slot held. `publish` publishes the slot's first `bytes`. `await_eager` waits until
-    // `peer` has published in the same exchange and returns the peer's bytes. They are valid until
-    // this rank's next `publish`, as are the bytes that this rank wrote. Every rank publishes in
-    // every exchange, and may leave other ranks' slots unread.
-    virtual Result<std::byte *> eager_slot() = 0;
+    // Eager slots carry small messages: every rank has slots that all others read, one for each of
+    // its latest exchanges. `eager_slot` returns where this rank writes the bytes of its next
+    // exchange, aligned to 32 bytes; it waits until every rank has read what the slot held.
+    // `publish` publishes as many bytes. `await_eager` waits until `peer` has published in the same
+    // exchange and returns the peer's bytes. They are valid until this rank's next `publish`, as
+    // are the bytes that this rank wrote. Every rank publishes in every exchange, and may leave
+    // other ranks' slots unread. A rank that publishes few bytes may be some exchanges ahead.
+    virtual Result<std::byte *> eager_slot(size_t bytes) = 0;
     virtual void publish(size_t bytes) = 0;
+    // Waits until every rank has published in this rank's latest exchange, so that none reads what
+    // was exchanged before.
+    virtual Done await_latest_exchange() = 0;
     virtual Result<std::span<const std::byte>> await_eager(uint32_t peer) = 0;
-    // Whether `eager_slot` would return at once, and whether `await_eager(peer)` would after this
-    // rank's next `publish`. False for peers on other hosts. Between calls.
-    virtual bool is_eager_slot_free() const = 0;
+    // Whether `eager_slot(bytes)` would return at once, and whether `await_eager(peer)` would after
+    // this rank's next `publish`. False for peers on other hosts. Between calls.
+    virtual bool is_eager_slot_free(size_t bytes) const = 0;
     virtual bool has_next_eager(uint32_t peer) const = 0;
 
     // Waits until something may have changed: spins, yields, then sleeps. The caller first checks

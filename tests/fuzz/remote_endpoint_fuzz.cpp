@@ -293,7 +293,7 @@ private:
         }
         for (const uint32_t peer : peer_table_.remote_ranks) {
             const Segment &notes = peer_table_.segments[peer];
-            for (const uint64_t exchange : {0U, 1U})
+            for (uint64_t exchange = 0; exchange < eager_slots_kept; exchange++)
                 require(notes.eager_header(exchange).bytes <= shape.eager_slot_bytes,
                         "a line that is too long");
             for (uint32_t number = 0; number < records_kept; number++)

@@ -89,16 +89,19 @@ public:
         inner_->keep_overflow(std::move(on_open));
     }
 
-    Result<std::byte *> eager_slot() override {
+    Result<std::byte *> eager_slot(size_t bytes) override {
         QCCL_TRY(before("line"));
-        return inner_->eager_slot();
+        return inner_->eager_slot(bytes);
     }
     void publish(size_t bytes) override {
         inner_->publish(bytes);
         if (faults_.sent) faults_.sent(bytes);
     }
     bool can_begin_next() const override { return inner_->can_begin_next(); }
-    bool is_eager_slot_free() const override { return inner_->is_eager_slot_free(); }
+    bool is_eager_slot_free(size_t bytes) const override {
+        return inner_->is_eager_slot_free(bytes);
+    }
+    Done await_latest_exchange() override { return inner_->await_latest_exchange(); }
     bool has_next_eager(uint32_t peer) const override { return inner_->has_next_eager(peer); }
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override {
         QCCL_TRY(before("await_line"));

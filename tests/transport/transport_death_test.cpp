@@ -101,7 +101,7 @@ void what_the_dead_gave_arrives() {
             std::memset(transport->outbox().data(), 42, 8);
             const MessageView view{transport->outbox().data(), 8, 1, 0};
             for (const uint32_t peer : {0U, 2U}) CHECK_OK(send(*transport, peer, view));
-            CHECK_OK(transport->eager_slot());
+            CHECK_OK(transport->eager_slot(8));
             transport->publish(8);
             rank.meeting.board[created] = 1;
             raise(SIGKILL);
@@ -112,7 +112,7 @@ void what_the_dead_gave_arrives() {
         CHECK_OK(view);
         CHECK(view->data[7] == std::byte{42});
         transport->release(*view);
-        CHECK_OK(transport->eager_slot());
+        CHECK_OK(transport->eager_slot(8));
         transport->publish(8);
         CHECK_OK(transport->await_eager(1));
         const Error error = run_until_failure(*transport, 2, Way::mailbox);

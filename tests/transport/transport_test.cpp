@@ -85,10 +85,10 @@ template <Kind kind> void lines_carry_every_exchange() {
         for (uint64_t e = 1; e <= 1500; e++) {
             if (e % 3 != 0) CHECK_OK(begin(*transport, call_number(e - e / 3), 30s));
             dawdle(random);
-            const auto line = transport->eager_slot();
+            const size_t bytes = line_size(rank.rank, e);
+            const auto line = transport->eager_slot(bytes);
             CHECK_OK(line);
             CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
-            const size_t bytes = line_size(rank.rank, e);
             write_pattern(*line, bytes, e * 16 + rank.rank);
             transport->publish(bytes);
             std::vector<std::pair<uint32_t, std::span<const std::byte>>> seen;
@@ -103,6 +103,39 @@ template <Kind kind> void lines_carry_every_exchange() {
             for (const auto &[peer, theirs] : seen)
                 CHECK(holds_pattern(theirs.data(), theirs.size(), e * 16 + peer));
         }
+    });
+}
+
+// Short slots let a rank be exchanges ahead of a peer that has published nothing; long ones do not.
+template <Kind kind> void a_rank_may_be_short_exchanges_ahead() {
+    constexpr size_t short_bytes = 8, long_bytes = most_short_eager_bytes + 1;
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(begin(*transport, call_number(1), 30s));
+        const auto publish = [&](uint64_t exchange) {
+            const auto line = transport->eager_slot(short_bytes);
+            CHECK_OK(line);
+            write_pattern(*line, short_bytes, exchange);
+            transport->publish(short_bytes);
+        };
+        if (rank.rank == 0) {
+            for (uint64_t exchange = 1; exchange < eager_slots_kept; exchange++) {
+                CHECK(transport->is_eager_slot_free(short_bytes));
+                publish(exchange);
+                CHECK(!transport->is_eager_slot_free(long_bytes));
+            }
+            CHECK(!transport->is_eager_slot_free(short_bytes));
+        }
+        rank.meeting.barrier();
+        for (uint64_t exchange = 1; exchange < eager_slots_kept && rank.rank == 1; exchange++) {
+            publish(exchange);
+            const auto theirs = transport->await_eager(0);
+            CHECK_OK(theirs);
+            CHECK(holds_pattern(theirs->data(), theirs->size(), exchange));
+        }
+        rank.meeting.barrier();
+        CHECK(transport->is_eager_slot_free(long_bytes));
+        CHECK_OK(transport->await_latest_exchange());
     });
 }
 
@@ -328,9 +361,9 @@ struct FirstDeed {
 
 template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
     const FirstDeed cases[] = {
-        {[](Transport &transport) { CHECK_OK(transport.eager_slot()); }, false},
+        {[](Transport &transport) { CHECK_OK(transport.eager_slot(8)); }, false},
         {[](Transport &transport) {
-             CHECK_OK(transport.eager_slot());
+             CHECK_OK(transport.eager_slot(8));
              transport.publish(8);
          },
          true},
@@ -365,7 +398,7 @@ template <Kind kind> void one_rank_alone_works() {
         for (uint64_t call = 1; call <= 200; call++) {
             CHECK_OK(begin(*transport, call_number(call), 30s));
             CHECK_OK(transport->await_all());
-            const auto line = transport->eager_slot();
+            const auto line = transport->eager_slot(8);
             CHECK_OK(line);
             write_pattern(*line, 8, call);
             transport->publish(8);
@@ -381,6 +414,7 @@ template <Kind kind> void one_rank_alone_works() {
 int main() {
     const CMUnitTest tests[] = {
         ON_ALL(lines_carry_every_exchange),
+        ON_BOTH(a_rank_may_be_short_exchanges_ahead),
         ON_ALL(all_pairs_get_their_messages),
         ON_BOTH(chains_forward_by_reference),
         ON_BOTH(a_slot_is_free_after_its_last_reader),

@@ -87,7 +87,7 @@ void check_wait(Kind kind, WaitPhase phase, Act act, Act help, Act before = null
 Done begin_first(Transport &transport) { return begin(transport, call_number(1), 30s); }
 
 Done publish_eager(Transport &transport) {
-    QCCL_TRY(std::byte *const slot, transport.eager_slot());
+    QCCL_TRY(std::byte *const slot, transport.eager_slot(8));
     std::memset(slot, 1, 8);
     transport.publish(8);
     return {};
@@ -148,11 +148,11 @@ void a_wait_for_messages_to_be_sent_ends() {
         });
 }
 
-// The slot of an exchange is used again in the exchange after the next.
+// The slot of an exchange is used again after as many exchanges as there are slots.
 void a_wait_for_an_eager_slot_to_be_sent_ends() {
-    const Act exchange_twice = [](Transport &transport) -> Done {
+    const Act use_all_slots = [](Transport &transport) -> Done {
         QCCL_TRY(begin_first(transport));
-        for (int i = 0; i < 2; i++) {
+        for (uint32_t slot = 0; slot < eager_slots_kept; slot++) {
             QCCL_TRY(publish_eager(transport));
             QCCL_TRY(transport.await_eager(1 - transport.rank()));
         }
@@ -160,8 +160,8 @@ void a_wait_for_an_eager_slot_to_be_sent_ends() {
     };
     check_wait(
         Kind::inproc_apart, WaitPhase::network,
-        [](Transport &transport) { return outcome(transport.eager_slot()); },
-        [](Transport &) { return Done(); }, exchange_twice);
+        [](Transport &transport) { return outcome(transport.eager_slot(8)); },
+        [](Transport &) { return Done(); }, use_all_slots);
 }
 
 } // namespace

@@ -267,8 +267,9 @@ Done Engine::run_gpu_fast_path(const Program &program, const Call &call, FastPat
 bool Engine::can_run_at_once(const Program &program) const {
     const Work &work = program.work;
     if (!program.fast_path || memory_.gpu || work.collective != Collective::send) return false;
-    return work.team.rank == work.team.root ? transport_.is_eager_slot_free()
-                                            : transport_.has_next_eager(work.team.root);
+    return work.team.rank == work.team.root
+               ? transport_.is_eager_slot_free(program.fast_path->eager_slot_bytes)
+               : transport_.has_next_eager(work.team.root);
 }
 
 bool Engine::can_begin(const Program &program) const {

@@ -177,7 +177,7 @@ public:
         std::fill(call_.eager_slots.begin(), call_.eager_slots.end(), nullptr);
         const uint32_t rank = program_.work.team.rank;
         trace_.begin_fast_path();
-        QCCL_TRY(eager_slot_, transport_.eager_slot());
+        QCCL_TRY(eager_slot_, transport_.eager_slot(fast_path_.eager_slot_bytes));
         call_.eager_slots[rank] = eager_slot_;
         for (const EagerOp &op : fast_path_.stages.front()) run(op);
         trace_.end_work();

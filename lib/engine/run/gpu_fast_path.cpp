@@ -62,7 +62,7 @@ Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &prog
     // barriers fail.
     for (size_t exchange = 0; exchange < exchanges; exchange++)
         values_[exchange] = splitmix64(transport.calls_hash() ^ exchange) | 1;
-    QCCL_TRY(outcome(transport.eager_slot()));
+    QCCL_TRY(transport.await_latest_exchange());
     for (size_t stage = 0;;) {
         QCCL_TRY(launch_from(stage, lanes.launcher(0), program, call));
         if (trace) trace->launched();
@@ -71,7 +71,7 @@ Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &prog
         const size_t first = stage;
         while (stage < exchanges && has_passed_barrier(stage)) stage++;
         for (size_t come_to = first; come_to <= stage && come_to < exchanges; come_to++) {
-            if (come_to != 0) QCCL_TRY(outcome(transport.eager_slot()));
+            if (come_to != 0) QCCL_TRY(transport.await_latest_exchange());
             transport.publish(0);
             spin_budget_.learn(come_to < stage);
         }
