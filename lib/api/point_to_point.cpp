@@ -59,14 +59,19 @@ Result<bool> check_both(const Comm &comm, const MessageArguments &to,
     return is_self;
 }
 
+// Sends if that takes no wait, and returns whether it has. Then the rank may wait for what it
+// receives.
+Result<bool> send_at_once(const PairChannel &channel, const MessageArguments &to) {
+    const bool blocks = !to.stream || to.stream == QCCL_STREAM_SYNC;
+    if (!blocks || channel.comm->parts().policy.hosts != 1) return false;
+    QCCL_TRY(const ReadyCall ready, find_ready(*channel.comm, arguments_of(channel, to)));
+    if (!channel.comm->can_run_at_once(*ready.program)) return false;
+    QCCL_TRY(channel.comm->run(ready.program, ready.request, {}));
+    return true;
+}
+
 // As a group of both messages.
-Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &from) {
-    QCCL_TRY(check_message_of_group(comm, to));
-    QCCL_TRY(check_message_of_group(comm, from));
-    // Ranks make their channels in the order of their peers, so that none wait in a circle.
-    const bool is_up = to.peer <= from.peer;
-    for (const MessageArguments *const each : {is_up ? &to : &from, is_up ? &from : &to})
-        QCCL_TRY(outcome(open_channel(comm, *each)));
+Done exchange_in_group(Comm &comm, const MessageArguments &to, const MessageArguments &from) {
     Done first;
     GroupMessages messages([&first](size_t, const Done &done) {
         if (!done && first) first = done;
@@ -77,6 +82,20 @@ Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &fr
     messages.let_streams_wait();
     messages.finish();
     return first;
+}
+
+Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &from) {
+    QCCL_TRY(check_message_of_group(comm, to));
+    QCCL_TRY(check_message_of_group(comm, from));
+    // Ranks make their channels in the order of their peers, so that none wait in a circle.
+    const bool is_up = to.peer <= from.peer;
+    QCCL_TRY(const PairChannel lower, open_channel(comm, is_up ? to : from));
+    QCCL_TRY(const PairChannel upper, open_channel(comm, is_up ? from : to));
+    const PairChannel &outgoing = is_up ? lower : upper, &incoming = is_up ? upper : lower;
+    const auto has_sent = send_at_once(outgoing, to);
+    QCCL_TRY(settle_message(comm, to, outcome(has_sent)));
+    if (!*has_sent) return exchange_in_group(comm, to, from);
+    return settle_message(comm, from, run_call(*incoming.comm, arguments_of(incoming, from)));
 }
 
 } // namespace
