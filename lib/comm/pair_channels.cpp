@@ -70,7 +70,8 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
         .members = {lower, upper},
         .timeout = parts.timeout,
         .what = "qcclSend or qcclRecv",
-        .is_called_off = [this] { return comm_.is_closed() || comm_.failure().has_value(); }};
+        .is_called_off = [this] { return comm_.is_closed() || comm_.failure().has_value(); },
+        .is_pair = true};
     QCCL_TRY(auto made, create_child(comm_, group, comm_config, "pair", read_env_settings(),
                                      most_arena_bytes));
     watch.channel.store(made.get(), std::memory_order_release);

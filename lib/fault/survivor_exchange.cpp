@@ -120,7 +120,7 @@ Done SurvivorExchange::exchange(MemberGroup &group, std::span<const std::byte> m
     const ShareHead head{.topic = group.topic, .round = ++group.round};
     // This overwrites the share of two rounds before. No member needs that share, since all of them
     // have come to the round in between.
-    publish(group, share_record + group.round % 2, joined(head, mine));
+    publish(group, first_share_record(group) + group.round % 2, joined(head, mine));
     GroupWait wait(peer_table_, group, warning_);
     std::vector<bool> has(group.members.size());
     for (;;) {
@@ -150,7 +150,8 @@ Done SurvivorExchange::exchange(MemberGroup &group, std::span<const std::byte> m
 Result<bool> SurvivorExchange::take_share(const MemberGroup &group, uint32_t member,
                                           std::span<std::byte> to) const {
     for (const uint32_t turn : {0U, 1U}) {
-        const auto record = read_record(peer_table_.segments[member], share_record + turn);
+        const auto record =
+            read_record(peer_table_.segments[member], first_share_record(group) + turn);
         const auto head = record ? head_of<ShareHead>(*record) : std::nullopt;
         if (!head || head->topic != group.topic) continue;
         if (head->is_abandoned != 0 || head->round != group.round) continue;
@@ -170,8 +171,9 @@ std::optional<Error> SurvivorExchange::abandonment(const MemberGroup &group,
                                                    uint32_t member) const {
     Error error;
     for (const uint32_t turn : {0U, 1U}) {
-        const auto record = read_record(peer_table_.segments[member], share_record + turn,
-                                        sizeof(ShareHead) + sizeof error);
+        const auto record =
+            read_record(peer_table_.segments[member], first_share_record(group) + turn,
+                        sizeof(ShareHead) + sizeof error);
         const auto head = record ? head_of<ShareHead>(*record) : std::nullopt;
         if (!head || head->topic != group.topic || head->is_abandoned == 0) continue;
         if (record->size() == sizeof *head + sizeof error)
@@ -183,7 +185,7 @@ std::optional<Error> SurvivorExchange::abandonment(const MemberGroup &group,
 
 void SurvivorExchange::abandon(const MemberGroup &group, const Error &error) {
     const ShareHead head{.topic = group.topic, .is_abandoned = 1};
-    publish(group, share_record + (group.round + 1) % 2,
+    publish(group, first_share_record(group) + (group.round + 1) % 2,
             joined(head, std::as_bytes(std::span(&error, 1))));
     flush_records();
 }

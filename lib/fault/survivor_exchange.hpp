@@ -16,6 +16,7 @@
 #include "fault/failure_detector.hpp"
 #include "fault/published_state.hpp"
 #include "memory/peer_table.hpp"
+#include "memory/segment.hpp"
 
 #include <chrono>
 #include <functional>
@@ -35,6 +36,9 @@ struct MemberGroup {
     CancelCheck cancel_check{};
     // Whether a call of this rank has returned the communicator's failure, if it has failed.
     bool is_failure_known = false;
+    // Whether two ranks meet of which other ranks know nothing. Members of a larger group may still
+    // read what these two published there last, so the pair publishes elsewhere.
+    bool is_pair = false;
     uint64_t round = 0; // exchanges begun so far
 };
 
@@ -121,8 +125,18 @@ public:
     uint64_t agreements() const { return agreements_; }
 
 private:
-    // Numbers of the seqlock records. Shares use two of them in turn: `share_record` and the next.
-    enum RecordKind : uint32_t { vote_record, decision_record, share_record };
+    // Numbers of the seqlock records. Shares use two of them in turn: `share_record` and the next,
+    // those of pairs `pair_share_record` and the next.
+    enum RecordKind : uint32_t {
+        vote_record,
+        decision_record,
+        share_record,
+        pair_share_record = share_record + 2
+    };
+    static_assert(pair_share_record + 2 == records_kept);
+    static uint32_t first_share_record(const MemberGroup &group) {
+        return group.is_pair ? pair_share_record : share_record;
+    }
     struct Vote {
         uint64_t number = 0; // of the agreement
         uint32_t leader = 0;

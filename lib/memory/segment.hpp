@@ -156,7 +156,7 @@ struct alignas(cache_line) SeqlockHeader {
     std::atomic<uint64_t> version{0}; // twice the record's version; odd while it is written
     std::atomic<uint64_t> bytes{0};
 };
-inline constexpr uint32_t records_kept = 4;
+inline constexpr uint32_t records_kept = 6;
 // Returns the capacity of a record in bytes. Two bits for every rank fit, and so does most of what
 // a rank publishes when a communicator is created.
 constexpr uint64_t record_bytes(uint32_t ranks) {

@@ -42,6 +42,33 @@ template <Kind kind> void groups_exchange() {
     });
 }
 
+// Ranks 0 and 1 meet as a pair when all ranks have given their shares and rank 2 has not read them.
+template <Kind kind> void a_pair_does_not_wait_for_readers() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        SurvivorExchange &survivors = transport->survivor_exchange();
+        auto &has_given = rank.meeting.board[0], &are_done = rank.meeting.board[1];
+        MemberGroup all = everyone(3), pair = group_of({0, 1}, 7);
+        all.timeout = 5s;
+        pair.is_pair = true;
+        if (rank.rank == 2) {
+            // The others have not come, so rank 2 waits, and looks again when they are done.
+            all.cancel_check = [&]() -> Done {
+                has_given = 1;
+                await([&] { return are_done == 2; });
+                return {};
+            };
+            exchange(survivors, all, rank.rank, 7);
+        } else {
+            await([&] { return has_given == 1; });
+            exchange(survivors, all, rank.rank, 7);
+            for (int round = 0; round < 2; round++) exchange(survivors, pair, rank.rank, 5);
+            are_done++;
+        }
+        rank.meeting.barrier();
+    });
+}
+
 // One agreement after the other, before and after the communicator has failed.
 template <Kind kind> void all_agree() {
     run_ranks(kind, 4, [](const Rank &rank) {
@@ -286,6 +313,7 @@ void those_who_are_cut_off_go_on_apart() {
 int main() {
     const CMUnitTest tests[] = {
         ON_ALL(groups_exchange),
+        ON_ALL(a_pair_does_not_wait_for_readers),
         ON_ALL(all_agree),
         ON_ALL(those_who_leave_are_left_out),
         PROCESSES(leaders_die),
