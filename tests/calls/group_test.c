@@ -136,6 +136,37 @@ static void messages_wait_for_a_late_rank(void **state)
     }
 }
 
+/* Each call has the same config, which holds something else at the group's end. */
+static qcclResult_t one_config_for_all(int rank, qcclComm_t comm, void *context)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    int sent = rank, got = -1, sum = 1;
+    qcclResult_t result = qcclGroupStart(), ended;
+    (void)context;
+    config.algorithm = "oneshot";
+    if (result == qcclSuccess)
+        result = qcclSendConfig(&sent, 1, qcclInt32, next, comm, NULL, &config);
+    if (result == qcclSuccess)
+        result = qcclRecvConfig(&got, 1, qcclInt32, before, comm, NULL, &config);
+    config.algorithm = "ring"; /* which messages do not have */
+    if (result == qcclSuccess)
+        result = qcclAllReduceConfig(&sum, &sum, 1, qcclInt32, qcclSum, comm, NULL, &config);
+    config.size = 0;
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    return result == qcclSuccess && (got != before || sum != size) ? qcclInternalError : result;
+}
+
+static void a_config_is_read_in_its_call(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, one_config_for_all, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
 /* One thread makes the calls of all ranks. */
 static void one_thread_serves_several_communicators(void **state)
 {
@@ -302,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_come_in_any_order),
         cmocka_unit_test(messages_wait_for_a_late_rank),
+        cmocka_unit_test(a_config_is_read_in_its_call),
         cmocka_unit_test(one_thread_serves_several_communicators),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(a_failed_communicator_ends_the_group),

@@ -90,8 +90,9 @@ Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
     GroupedCall &call = calls_.emplace_back(handle, Collective::send, given.stream);
-    call.message = std::make_unique<const MessageArguments>(given);
     return keep(exception_boundary([&]() -> Done {
+        QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
+        call.message = std::make_unique<const KeptMessage>(given, config);
         QCCL_TRY(const CommRef comm, take_comm(handle));
         return check_message_of_group(*comm, given);
     }));

@@ -29,6 +29,15 @@ public:
     Done run();
 
 private:
+    // The group's end looks at the config, and the caller's own may be gone by then.
+    struct KeptMessage : MessageArguments {
+        KeptMessage(const MessageArguments &given, const qcclCollConfig_t &taken)
+            : MessageArguments(given), own_config(taken) {
+            config = &own_config;
+        }
+        KeptMessage(const KeptMessage &) = delete;
+        const qcclCollConfig_t own_config;
+    };
     struct GroupedCall {
         GroupedCall(qcclComm_t comm, Collective called, qcclStream_t on)
             : handle(comm), collective(called), stream(on) {}
@@ -37,8 +46,8 @@ private:
         Collective collective;
         qcclStream_t stream;
         ReadyCall ready{}; // of a collective
-        // Null: a collective. Its config lives until the group ends.
-        std::unique_ptr<const MessageArguments> message{};
+        // Null: a collective.
+        std::unique_ptr<const KeptMessage> message{};
     };
     class GroupRun;
 
