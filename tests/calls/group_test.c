@@ -211,6 +211,81 @@ static void refused(qcclResult_t result, qcclResult_t code, const char *part)
     assert_says(qcclGetLastError(NULL), part);
 }
 
+enum { pair = 2 };
+typedef struct {
+    qcclComm_t others[pair]; /* of another communicator */
+    int has_blocking;        /* calls, too */
+} two_worlds_t;
+
+/* The calls of both communicators go to one stream. */
+static qcclResult_t sum_in_both(int rank, qcclComm_t comm, void *context)
+{
+    const two_worlds_t *const worlds = context;
+    const qcclComm_t comms[2] = {comm, worlds->others[rank]};
+    int sums[4] = {1, 1, 1, 1}, i;
+    qcclStream_t stream = NULL;
+    qcclResult_t result = qcclStreamCreate(&stream), ended;
+    if (result == qcclSuccess) result = qcclGroupStart();
+    for (i = 0; i < 4 && result == qcclSuccess; i++) {
+        const int blocks = worlds->has_blocking && i < 2;
+        result = qcclAllReduce(&sums[i], &sums[i], 1, qcclInt32, qcclSum, comms[i % 2],
+                               blocks ? NULL : stream);
+    }
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result == qcclSuccess) result = qcclStreamSynchronize(stream);
+    qcclStreamDestroy(stream);
+    for (i = 0; i < 4 && result == qcclSuccess; i++)
+        if (sums[i] != pair) result = qcclInternalError;
+    return result;
+}
+
+static qcclComm_t begin_rank(const qcclUniqueId *id, int rank)
+{
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t comm = NULL;
+    config.nonblocking = 1;
+    config.timeout = 10;
+    assert_int_equal(qcclCommInitRankConfig(&comm, pair, id, rank, &config), qcclInProgress);
+    return comm;
+}
+
+/* The numbers of the two ranks' handles stand in opposite orders. In a program that has ended none,
+ * numbers grow. */
+static void a_stream_has_the_order_of_the_calls(void **state)
+{
+    world_t world;
+    two_worlds_t worlds;
+    qcclUniqueId ids[2];
+    int rank, i, round;
+    (void)state;
+    world.size = pair;
+    for (i = 0; i < 2; i++) assert_int_equal(qcclGetUniqueId(&ids[i]), qcclSuccess);
+    for (rank = 0; rank < pair; rank++)
+        for (i = 0; i < 2; i++) {
+            const int other = i == rank;
+            qcclComm_t *const comms = other ? worlds.others : world.comms;
+            comms[rank] = begin_rank(&ids[other], rank);
+        }
+    assert_true((world.comms[0] < worlds.others[0]) != (world.comms[1] < worlds.others[1]));
+    for (rank = 0; rank < pair; rank++)
+        for (i = 0; i < 2; i++) {
+            qcclResult_t made = qcclInProgress;
+            while (made == qcclInProgress)
+                qcclCommGetAsyncError(i ? worlds.others[rank] : world.comms[rank], &made);
+            assert_int_equal(made, qcclSuccess);
+        }
+    for (round = 0; round < 20; round++) {
+        worlds.has_blocking = round % 2;
+        const outcome_t outcome = on_every_rank(&world, sum_in_both, &worlds);
+        assert_all_succeed(&outcome, pair);
+    }
+    for (rank = 0; rank < pair; rank++) {
+        qcclCommAbort(world.comms[rank]);
+        qcclCommAbort(worlds.others[rank]);
+    }
+}
+
 static void wrong_groups_are_refused(void **state)
 {
     world_t world = make_world(2);
@@ -331,6 +406,7 @@ static void a_group_that_fails_leaves_no_message_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_has_the_order_of_the_calls), /* first: no handle has ended */
         cmocka_unit_test(messages_come_in_any_order),
         cmocka_unit_test(messages_wait_for_a_late_rank),
         cmocka_unit_test(a_config_is_read_in_its_call),

@@ -6,9 +6,13 @@
 #include "api/group/group_messages.hpp"
 #include "comm/boundary.hpp"
 
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -193,39 +197,20 @@ private:
         return settle_message(comm, *call.message, messages_.add(i, comm, *call.message));
     }
 
-    // The calls of one communicator follow one another. Those of other communicators go on at the
-    // same time, because one thread may have the ranks of several that wait for each other. Calls
-    // that only enqueue, and those of GPUs, whose runtimes look at the thread, stay in this one.
-    void run_collectives() {
-        std::map<qcclComm_t, CallQueue> queues;
-        std::pair<const qcclComm_t, CallQueue> *latest = nullptr; // calls of one follow one another
-        for (size_t i = 0; i < group_.calls_.size(); i++) {
-            const GroupedCall &call = group_.calls_[i];
-            if (call.message) continue;
-            if (!latest || latest->first != call.handle)
-                latest = &*queues.try_emplace(call.handle).first;
-            latest->second.calls.push_back(i);
-            latest->second.blocks |= blocks(call);
-        }
-        std::vector<const CallQueue *> blocking;
-        for (auto &[handle, queue] : queues) {
-            if (queue.blocks && !comms_.at(handle).comm().parts().device.gpu)
-                blocking.push_back(&queue);
-            else
-                note(run_queue(queue));
-        }
-        std::vector<std::future<QueueResult>> others;
-        for (size_t i = 0; i + 1 < blocking.size(); i++)
-            others.push_back(std::async(std::launch::async,
-                                        [this, queue = blocking[i]] { return run_queue(*queue); }));
-        if (!blocking.empty()) note(run_queue(*blocking.back()));
-        for (auto &result : others) note(result.get());
-    }
+    // Collectives of one communicator and one stream.
+    struct CallBatch {
+        CallBatch(const GroupedCall &first, const Comm &comm)
+            : handle(first.handle), stream(first.stream), calls(comm) {}
 
-    // The collectives of one communicator, by their index in the group.
+        const qcclComm_t handle;
+        const qcclStream_t stream;
+        FusionBatch calls;
+        bool is_over = false; // has run, or is left out
+    };
+    // The batches of one communicator.
     struct CallQueue {
-        std::vector<size_t> calls;
-        bool blocks = false; // at least one call does
+        std::vector<CallBatch *> batches;
+        bool is_host = true, blocks = false; // at least one call does
     };
     // What became of a queue: the first call that failed, its error, and that of the group.
     struct QueueFailure {
@@ -238,22 +223,93 @@ private:
         if (result) note(*result->call, result->error, result->of_group);
     }
 
-    QueueResult run_queue(const CallQueue &queue) {
-        const auto call = [&](size_t i) -> const GroupedCall & {
-            return group_.calls_[queue.calls[i]];
-        };
-        for (size_t next = 0; next < queue.calls.size();) {
-            const GroupedCall &first = call(next);
-            FusionBatch batch(comm_of(first));
-            while (next < queue.calls.size() && call(next).stream == first.stream &&
-                   batch.join(call(next).ready, queue.calls[next]))
-                next++;
-            for (const FusedCall &fused : batch.calls()) {
-                const GroupedCall &begin = group_.calls_[fused.first()];
-                if (const Done done = run(begin, fused); !done)
-                    return QueueFailure{&begin, done.error(),
-                                        of_fused_calls(fused, begin.collective, done.error())};
+    // Fills batches_, in the order of their first calls.
+    std::map<qcclComm_t, CallQueue> make_queues() {
+        std::map<qcclComm_t, CallQueue> queues;
+        std::pair<const qcclComm_t, CallQueue> *latest = nullptr; // calls of one follow one another
+        for (size_t i = 0; i < group_.calls_.size(); i++) {
+            const GroupedCall &call = group_.calls_[i];
+            if (call.message) continue;
+            if (!latest || latest->first != call.handle)
+                latest = &*queues.try_emplace(call.handle).first;
+            CallQueue &queue = latest->second;
+            CallBatch *batch = queue.batches.empty() ? nullptr : queue.batches.back();
+            if (!batch || batch->stream != call.stream || !batch->calls.join(call.ready, i)) {
+                batch = &batches_.emplace_back(call, comm_of(call));
+                batch->calls.join(call.ready, i);
+                queue.batches.push_back(batch);
             }
+            queue.blocks |= blocks(call);
+        }
+        for (auto &[handle, queue] : queues)
+            queue.is_host = !comms_.at(handle).comm().parts().device.gpu;
+        return queues;
+    }
+
+    // The calls of one communicator follow one another, and so do those that are enqueued on one
+    // stream. If some block, those of other communicators go on at the same time, because one
+    // thread may have the ranks of several that wait for each other. Those of GPUs, whose runtimes
+    // look at the thread, stay in this one.
+    void run_collectives() {
+        auto queues = make_queues();
+        const bool is_alone =
+            queues.size() == 1 || std::none_of(queues.begin(), queues.end(), [](const auto &each) {
+                return each.second.is_host && each.second.blocks;
+            });
+        std::vector<CallQueue *> apart;
+        for (auto &[handle, queue] : queues)
+            if (queue.is_host && !is_alone) apart.push_back(&queue);
+        for (CallBatch &batch : batches_) {
+            const CallQueue &queue = queues.at(batch.handle);
+            if (!batch.is_over && (is_alone || !queue.is_host)) run_here(batch, queue);
+        }
+        std::vector<std::future<QueueResult>> others;
+        for (size_t i = 0; i + 1 < apart.size(); i++)
+            others.push_back(std::async(std::launch::async,
+                                        [this, queue = apart[i]] { return run_queue(*queue); }));
+        if (!apart.empty()) note(run_queue(*apart.back()));
+        for (auto &result : others) note(result.get());
+    }
+
+    // After an error the later batches of the communicator are left out.
+    void run_here(CallBatch &batch, const CallQueue &queue) {
+        const QueueResult failure = run(batch);
+        note(failure);
+        if (failure)
+            for (CallBatch *const each : queue.batches) each->is_over = true;
+    }
+    QueueResult run_queue(const CallQueue &queue) {
+        QueueResult failure;
+        for (CallBatch *const batch : queue.batches) {
+            if (!failure) {
+                await_turn(*batch);
+                failure = run(*batch);
+            }
+            const std::lock_guard lock(turns_);
+            batch->is_over = true;
+            turn_ended_.notify_all();
+        }
+        return failure;
+    }
+    // Other ranks, too, enqueue calls on a stream in the order in which the caller made them.
+    // Otherwise one rank's stream could wait in one call and another rank's stream in the other.
+    void await_turn(const CallBatch &batch) {
+        if (!batch.stream || batch.stream == QCCL_STREAM_SYNC) return;
+        std::unique_lock lock(turns_);
+        turn_ended_.wait(lock, [&] {
+            for (const CallBatch &other : batches_) {
+                if (&other == &batch) break;
+                if (other.stream == batch.stream && !other.is_over) return false;
+            }
+            return true;
+        });
+    }
+    QueueResult run(const CallBatch &batch) {
+        for (const FusedCall &fused : batch.calls.calls()) {
+            const GroupedCall &begin = group_.calls_[fused.first()];
+            if (const Done done = run(begin, fused); !done)
+                return QueueFailure{&begin, done.error(),
+                                    of_fused_calls(fused, begin.collective, done.error())};
         }
         return {};
     }
@@ -269,6 +325,9 @@ private:
     CallGroup &group_;
     std::map<qcclComm_t, EnteredComm> comms_;
     std::optional<Error> error_;
+    std::deque<CallBatch> batches_;
+    std::mutex turns_; // protects CallBatch::is_over while several threads run batches
+    std::condition_variable turn_ended_;
     GroupMessages messages_{
         [this](size_t i, const Done &done) { note(i, done); }}; // last: it waits
 };
