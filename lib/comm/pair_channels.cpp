@@ -26,10 +26,10 @@ void PairChannels::Watch::call(void *context) {
     if (watch->idle.function) watch->idle.function(watch->idle.context);
 }
 
-Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends) {
+Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends, Timeout timeout) {
     auto found = pairs_.find(peer);
     if (found == pairs_.end()) {
-        QCCL_TRY(ChannelPair pair, create(peer));
+        QCCL_TRY(ChannelPair pair, create(peer, timeout));
         const std::lock_guard lock(mutex_);
         found = pairs_.emplace(peer, std::move(pair)).first;
     }
@@ -40,7 +40,7 @@ Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends) {
                    : PairChannel{pair.down, 1, pair.down_stream.get()};
 }
 
-Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer) {
+Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer, Timeout timeout) {
     const qcclIdle_t idle = comm_.parts().comm_config.idle;
     ChannelPair pair{.up_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
                      .down_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
@@ -48,13 +48,14 @@ Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer) {
                      .down = nullptr,
                      .up_stream = std::make_unique<ChannelStream>(),
                      .down_stream = std::make_unique<ChannelStream>()};
-    QCCL_TRY(pair.up, create_one(peer, true, *pair.up_watch));
-    QCCL_TRY(pair.down, create_one(peer, false, *pair.down_watch));
+    QCCL_TRY(pair.up, create_one(peer, true, timeout, *pair.up_watch));
+    QCCL_TRY(pair.down, create_one(peer, false, timeout, *pair.down_watch));
     (comm_.rank() < peer ? pair.up : pair.down)->registrations().add_all(comm_.registrations());
     return pair;
 }
 
-Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_up, Watch &watch) {
+Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_up, Timeout timeout,
+                                                       Watch &watch) {
     const CommParts &parts = comm_.parts();
     const uint32_t lower = std::min(comm_.rank(), peer), upper = std::max(comm_.rank(), peer);
     CommConfig comm_config = parts.comm_config;
@@ -68,7 +69,7 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
     MemberGroup group{
         .topic = first_topic + (uint64_t{lower} * comm_.size() + upper) * 2 + (goes_up ? 0 : 1),
         .members = {lower, upper},
-        .timeout = parts.timeout,
+        .timeout = timeout,
         .what = "qcclSend or qcclRecv",
         .is_called_off = [this] { return comm_.is_closed() || comm_.failure().has_value(); },
         .is_pair = true};
@@ -78,7 +79,7 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
     // After this call the peer has read all that this rank has published for the creation, so that
     // this rank may publish something else.
     uint32_t mine = comm_.rank(), both[2] = {};
-    QCCL_TRY(outcome(made->gather(comm_split, &mine, both, sizeof mine, parts.timeout)));
+    QCCL_TRY(outcome(made->gather(comm_split, &mine, both, sizeof mine, timeout)));
     return made;
 }
 

@@ -12,6 +12,7 @@
 #include "comm/streams.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,13 +30,20 @@ struct PairChannel {
 
 class PairChannels {
 public:
+    using Timeout = std::chrono::nanoseconds;
+
     explicit PairChannels(Comm &comm) : comm_(comm) {}
     PairChannels(const PairChannels &) = delete;
 
+    // Whether there are channels between this rank and the peer.
+    bool exist(uint32_t peer) const { return pairs_.contains(peer); }
     // Return the channel on which this rank sends to another one, or receives from it. The first
-    // call for a peer blocks until the peer makes one, too.
-    Result<PairChannel> to(uint32_t peer) { return channel(peer, true); }
-    Result<PairChannel> from(uint32_t peer) { return channel(peer, false); }
+    // call for a peer blocks until the peer makes one, too; `timeout` limits this wait (0: no
+    // limit).
+    Result<PairChannel> to(uint32_t peer, Timeout timeout) { return channel(peer, true, timeout); }
+    Result<PairChannel> from(uint32_t peer, Timeout timeout) {
+        return channel(peer, false, timeout);
+    }
     // Let the receivers of this rank's messages read what is registered in place, now and on
     // channels to come; end that.
     void share(const Registrations &registrations);
@@ -65,9 +73,10 @@ private:
         std::unique_ptr<ChannelStream> up_stream, down_stream;
     };
 
-    Result<PairChannel> channel(uint32_t peer, bool sends);
-    Result<ChannelPair> create(uint32_t peer);
-    Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Watch &watch);
+    Result<PairChannel> channel(uint32_t peer, bool sends, Timeout timeout);
+    Result<ChannelPair> create(uint32_t peer, Timeout timeout);
+    Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Timeout timeout,
+                                             Watch &watch);
     std::vector<std::shared_ptr<Comm>> all() const;
     // The channels on which this rank sends.
     std::vector<std::shared_ptr<Comm>> outgoing() const;

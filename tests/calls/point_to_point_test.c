@@ -277,6 +277,30 @@ static void a_send_without_a_receive_times_out(void **state)
     end_world(&world);
 }
 
+static qcclResult_t impatient(int rank, qcclComm_t comm, void *context)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    float data[4] = {0};
+    (void)context;
+    config.timeout = 0.5;
+    return rank == 0 ? qcclSendConfig(data, 4, qcclFloat32, 1, comm, NULL, &config) : qcclSuccess;
+}
+
+/* Also if the message is the first one between its ranks. */
+static void a_message_has_a_timeout_of_its_own(void **state)
+{
+    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    world_t world;
+    outcome_t outcome;
+    (void)state;
+    configs[0].timeout = configs[1].timeout = 30;
+    world = join_world(2, configs);
+    outcome = on_every_rank(&world, impatient, NULL);
+    assert_int_equal(outcome.result[0], qcclTimeout);
+    assert_says(outcome.sentence[0], "within 0.5 s");
+    end_world(&world);
+}
+
 /* The first message made the channel; the second one is never received. */
 static qcclResult_t second_is_not_received(int rank, qcclComm_t comm, void *context)
 {
@@ -343,6 +367,7 @@ int main(void)
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(other_counts_are_a_mismatch),
         cmocka_unit_test(a_send_without_a_receive_times_out),
+        cmocka_unit_test(a_message_has_a_timeout_of_its_own),
         cmocka_unit_test(a_later_send_times_out_too),
         cmocka_unit_test(a_revocation_ends_a_receive),
     };

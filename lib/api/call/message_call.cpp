@@ -57,10 +57,22 @@ CallArguments arguments_of(const PairChannel &channel, const MessageArguments &g
     return call;
 }
 
+// How long the ranks of a new channel wait for each other.
+static Result<std::chrono::nanoseconds> patience_of(const Comm &comm,
+                                                    const MessageArguments &given) {
+    QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
+    QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
+    return timeout.value_or(comm.parts().timeout);
+}
+
 Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given) {
     if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
     const auto peer = static_cast<uint32_t>(given.peer);
-    auto channel = given.sends ? comm.pairs().to(peer) : comm.pairs().from(peer);
+    std::chrono::nanoseconds timeout{};
+    if (!comm.pairs().exist(peer)) {
+        QCCL_TRY(timeout, patience_of(comm, given));
+    }
+    auto channel = given.sends ? comm.pairs().to(peer, timeout) : comm.pairs().from(peer, timeout);
     if (channel) return channel;
     return comm.abandon(Collective::send,
                         reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",

@@ -33,7 +33,7 @@ Done check_message_to_other(const Comm &comm, const MessageArguments &given);
 // The same for a message that may go on beside others.
 Done check_message_of_group(const Comm &comm, const MessageArguments &given);
 
-// Returns the channel of the message. An error has failed the communicator.
+// Returns the channel of the message. An error that is no refusal has failed the communicator.
 Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given);
 // The message as a call of its channel.
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given);
