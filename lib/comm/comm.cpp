@@ -81,12 +81,16 @@ Done Comm::start_queue(const Settings &settings) {
     return {};
 }
 
-template <class Run> Done Comm::enqueue(const CallRecord &record, Run run, Stream &stream) {
+template <class Run>
+Done Comm::enqueue(const CallRecord &record, Run run, const CallStream &stream) {
     sequencer_.enqueued();
     const Done enqueued = exception_boundary([&]() -> Done {
-        stream.enqueue({.run = [self = shared_from_this(), call = record.number,
-                                run = std::move(run)] { return self->take_turn(call, true, run); },
-                        .told = errors_.told_flag()});
+        stream.host->enqueue({.run = [self = shared_from_this(), call = record.number,
+                                      run = std::move(run), settle = stream.settle]() -> Done {
+                                  const Done done = self->take_turn(call, true, run);
+                                  return settle ? settle(done) : done;
+                              },
+                              .told = stream.settle ? stream.told : errors_.told_flag()});
         return {};
     });
     if (enqueued) return {};
@@ -121,8 +125,7 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
         call.queued = queued_now();
         return enqueue(
             record_of(*program, call),
-            [this, program, op = request.op, call] { return execute(*program, call); },
-            *stream.host);
+            [this, program, op = request.op, call] { return execute(*program, call); }, stream);
     }
     if (!is_first) return take_turn(call.number, false, [&] { return execute(*program, call); });
     sequencer_.skip_to(call.number);
@@ -183,7 +186,7 @@ Done Comm::finish_in_turn(BegunCall &begun) {
     return {};
 }
 
-Done Comm::finish_on(const BegunCallRef &begun, Stream &stream) {
+Done Comm::finish_on(const BegunCallRef &begun, const CallStream &stream) {
     return enqueue(
         begun->record, [this, begun] { return finish_in_turn(*begun); }, stream);
 }

@@ -167,6 +167,10 @@ struct Request {
 // GPU.
 struct CallStream {
     StreamRef host{};
+    // Called on the stream's thread with the outcome of a call; the stream keeps what it returns.
+    // Empty: the stream keeps the outcome.
+    std::function<Done(const Done &outcome)> settle{};
+    std::shared_ptr<std::atomic<bool>> told{}; // with `settle`: as WorkItem::told
     std::optional<GpuStream> gpu;
 };
 
@@ -221,7 +225,7 @@ public:
     Result<BegunCallRef> begin(const ProgramRef &program, const Request &request);
     Result<bool> move_on(BegunCall &begun); // whether it has moved
     Done finish(BegunCall &begun);          // waits until the call has ended
-    Done finish_on(const BegunCallRef &begun, Stream &stream);
+    Done finish_on(const BegunCallRef &begun, const CallStream &stream);
     Result<ProgramRef> program(const ProgramKey &key) { return program_cache_.get(key); }
     // Runs an all-gather of the library's own: every rank gives `bytes` bytes and gets those of all
     // ranks. Traces and errors show it as `call`. Returns the call's number, which is equal on all
@@ -279,6 +283,8 @@ public:
     // Whether this rank's caller has been told of the failure.
     bool is_failure_known() const { return errors_.is_told(); }
     void note_told() { errors_.note_told(); }
+    // Set when somebody has been told of the failure.
+    const std::shared_ptr<std::atomic<bool>> &told_flag() const { return errors_.told_flag(); }
     std::optional<RecordedError> last_error() const {
         return errors_.last(parts_.transport->failure());
     }
@@ -311,7 +317,7 @@ private:
     Done finish_in_turn(BegunCall &begun);
     Call next_call(const Request &request);
     // `run` makes the call of the record when its turn comes.
-    template <class Run> Done enqueue(const CallRecord &record, Run run, Stream &stream);
+    template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);
     template <class Run> Done take_turn(uint64_t call, bool was_enqueued, Run run);
     void inject(uint64_t call);
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }

@@ -253,6 +253,35 @@ static void other_counts_are_a_mismatch(void **state)
     end_world(&world);
 }
 
+/* The mismatch comes from the stream; a rank that only watches hears of it, too. */
+static qcclResult_t with_other_counts_on_streams(int rank, qcclComm_t comm, void *context)
+{
+    float data[9] = {0};
+    qcclStream_t stream = NULL;
+    qcclRequest_t request = NULL;
+    qcclResult_t result = qcclStreamCreate(&stream);
+    (void)context;
+    if (result == qcclSuccess && rank == 1)
+        result = qcclSend(data, 8, qcclFloat32, 2, comm, stream);
+    if (result == qcclSuccess && rank == 2)
+        result = qcclRecv(data, 9, qcclFloat32, 1, comm, stream);
+    if (result == qcclSuccess) result = qcclRequestRecord(stream, &request);
+    if (result == qcclSuccess) result = qcclWait(&request);
+    qcclStreamDestroy(stream);
+    return result == qcclSuccess ? qcclBarrier(comm, NULL) : result;
+}
+
+static void a_stream_tells_the_communicator(void **state)
+{
+    world_t world = join_world(3, NULL);
+    const outcome_t outcome = on_every_rank(&world, with_other_counts_on_streams, NULL);
+    int rank;
+    (void)state;
+    assert_all_say(&outcome, 3, qcclMismatch, "between rank 1 (0 here) and rank 2 (1 here)");
+    for (rank = 0; rank < 3; rank++) /* each rank has been told */
+        assert_int_equal(qcclCommDestroy(world.comms[rank]), qcclSuccess);
+}
+
 static qcclResult_t without_a_receiver(int rank, qcclComm_t comm, void *context)
 {
     float data[4] = {0};
@@ -366,6 +395,7 @@ int main(void)
         cmocka_unit_test(streams_and_codecs_serve_messages),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(other_counts_are_a_mismatch),
+        cmocka_unit_test(a_stream_tells_the_communicator),
         cmocka_unit_test(a_send_without_a_receive_times_out),
         cmocka_unit_test(a_message_has_a_timeout_of_its_own),
         cmocka_unit_test(a_later_send_times_out_too),

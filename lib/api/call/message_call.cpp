@@ -96,11 +96,28 @@ Done settle_message(Comm &comm, const MessageArguments &given, const Done &done)
                         with_ranks_of(comm, static_cast<uint32_t>(given.peer), done.error()));
 }
 
+// The stream's thread tells the communicator what became of the message.
+static Done enqueue_message(Comm &comm, const PairChannel &channel, const MessageArguments &given) {
+    QCCL_TRY(CallStream stream, take_call_stream(*channel.comm, given.stream));
+    MessageArguments kept = given;
+    kept.config = nullptr; // which the caller may free
+    stream.settle = [self = comm.shared_from_this(), kept](const Done &done) {
+        return settle_message(*self, kept, done);
+    };
+    stream.told = comm.told_flag();
+    QCCL_TRY(const ReadyCall ready, find_ready(*channel.comm, arguments_of(channel, given)));
+    return channel.comm->run(ready.program, ready.request, stream);
+}
+
 Done move_message(Comm &comm, const MessageArguments &given) {
     QCCL_TRY(check_message_to_other(comm, given));
     QCCL_TRY(const PairChannel channel, open_channel(comm, given));
+    const bool is_enqueued =
+        given.stream && given.stream != QCCL_STREAM_SYNC && !comm.parts().device.gpu;
     return settle_message(comm, given, exception_boundary([&] {
-                              return run_call(*channel.comm, arguments_of(channel, given));
+                              return is_enqueued
+                                         ? enqueue_message(comm, channel, given)
+                                         : run_call(*channel.comm, arguments_of(channel, given));
                           }));
 }
 

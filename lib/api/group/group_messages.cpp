@@ -173,10 +173,12 @@ void GroupMessages::hand_over(MessageQueue &queue) {
 
 Done GroupMessages::finish_on_stream(const MessageQueue &queue) {
     Comm &channel = *queue.channel.comm;
-    auto stream = queue.channel.stream->get();
-    if (!stream) return channel.abandon(Collective::send, stream.error());
-    QCCL_TRY(channel.finish_on(queue.moving, **stream));
-    begun_.push_back({&queue.front(), std::move(*stream)});
+    auto own = queue.channel.stream->get();
+    if (!own) return channel.abandon(Collective::send, own.error());
+    CallStream stream;
+    stream.host = std::move(*own);
+    QCCL_TRY(channel.finish_on(queue.moving, stream));
+    begun_.push_back({&queue.front(), std::move(stream.host)});
     return {};
 }
 
