@@ -4,8 +4,9 @@
  *
  * A communicator joins `nranks` ranks. A rank is a process or a thread. Every rank calls the same
  * collectives in the same order. Each call moves encoded bytes, and all ranks end with identical
- * bytes. Lossless is the default: a codec changes values only if the call, the communicator or the
- * environment names one. The first of these three that names a codec decides.
+ * bytes, unless the call's codec says "owner=exact". Lossless is the default: a codec changes
+ * values only if the call, the communicator or the environment names one. The first of these three
+ * that names a codec decides.
  *
  *     qcclUniqueId id;                        // one rank makes it and brings it to all others
  *     qcclComm_t comm;
@@ -411,7 +412,7 @@ typedef struct {
                              * device that this machine or this build of QCCL does not have, or
                              * whose driver is missing, is refused with qcclInvalidArgument */
     const char *codec;      /* for reductions that name none: "int8", "auto:nmse=1e-3". Calls that
-                             * it cannot encode go lossless */
+                             * it cannot encode go lossless. "owner=exact" is refused */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
                              * come; 0: QCCL_TIMEOUT; < 0: for ever; NaN is refused */
@@ -936,7 +937,9 @@ QCCL_API qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size
                                               qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
                                               qcclStream_t stream, const qcclCollConfig_t *config);
 
-/* All-gather: leaves the blocks of all ranks, in rank order, on every rank.
+/* All-gather: leaves the blocks of all ranks, in rank order, on every rank. With a codec a rank has
+ * of its own block, too, what the others decode. With "owner=exact" the block stays exact, and in
+ * place it is not written.
  *
  * send: send_count elements. In place: send == recv + rank * send_count elements.
  * recv: nranks * send_count elements. */
@@ -947,7 +950,8 @@ QCCL_API qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t s
                                           const qcclCollConfig_t *config);
 
 /* Broadcast: leaves the root's vector on every rank. With a codec the root, too, receives what the
- * others decode.
+ * others decode. With "owner=exact" it receives its vector as it is, and in place nothing is
+ * written on it.
  *
  * send: `count` elements, read on the root only. It may be NULL on other ranks.
  * recv: `count` elements. In place: recv == send.
@@ -1320,9 +1324,9 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block,
- * bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec is
- * refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable: any
- * thread may use one, in any communicator.
+ * bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard, owner). A wrong spec
+ * is refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable:
+ * any thread may use one, in any communicator.
  *
  * "auto" names a budget instead of a codec, and every call chooses its codec by the budget.
  * - "auto:nmse=1e-3": the fastest codec that keeps this NMSE of the result. It is none, unless a
@@ -1339,8 +1343,18 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * - All ranks give such a call the same tag. If two ranks' tags differ, qcclMismatch names them.
  * - Calls that a graph makes again are guarded like other calls.
  *
- * "auto" and "guard" are only for collectives. Of the functions below, all but qcclCodecCreate and
- * qcclCodecDestroy refuse such a codec with qcclInvalidArgument. */
+ * "owner" says what a rank has in its own result of the values that it gives to all ranks: its
+ * block in qcclAllGather and qcclAllGatherV, the vector of the root in qcclBroadcast.
+ * - "owner=decoded", which is usual: what the other ranks decode, so that all have the same bytes.
+ * - "owner=exact": its values as they are. The other ranks have the same bytes as without the key.
+ *   In place the rank's own values are not written.
+ * - All ranks of a call name the same; if they do not, qcclMismatch names both codecs.
+ * - Other collectives refuse a codec with "owner=exact" (qcclInvalidArgument), and so do the places
+ *   whose codecs serve reductions alone: qcclConfig_t, QCCL_CODEC and plan files.
+ *
+ * "auto", "guard" and "owner" are only for collectives. Of the functions below, all but
+ * qcclCodecCreate and qcclCodecDestroy refuse a codec with "auto", "guard" or "owner=exact"
+ * (qcclInvalidArgument). */
 
 /* Makes a codec.
  *
@@ -1367,8 +1381,9 @@ QCCL_API qcclResult_t qcclCodecDestroy(qcclCodec_t codec);
  * bytes_out: receives the number, which includes the header of the container.
  * Returns
  *   handle errors
- *   qcclInvalidArgument  The codec does not encode this type, or has "auto" or "guard"; the type is
- *                        unknown; memory cannot hold so many values; or bytes_out is NULL.
+ *   qcclInvalidArgument  The codec does not encode this type, or has "auto", "guard" or
+ *                        "owner=exact"; the type is unknown; memory cannot hold so many values; or
+ *                        bytes_out is NULL.
  *   resource errors
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,

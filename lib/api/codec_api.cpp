@@ -49,6 +49,10 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
             "codec is %s, and a guard is of collectives; values that are encoded by "
             "themselves need a codec without one",
             spec(named->codec).c_str());
+    if (named->codec.owner != OwnerKeeps::decoded)
+        return invalid_argument("codec is %s, and owner is of collectives; values that are encoded "
+                                "by themselves need a codec without it",
+                                spec(named->codec).c_str());
     QCCL_TRY(const DataType known, take_type(type));
     CodedValues values = coded_values(Collective::broadcast, known, RedOp::sum, count);
     if (named->codec.is_lossless()) values = {known, count};

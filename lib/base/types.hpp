@@ -366,6 +366,16 @@ constexpr bool is_same_everywhere(Collective collective) {
     const CollectiveRow &row = row_of(collective);
     return do_all_receive(collective) && !row.scatters && !row.exchanges;
 }
+// Whether all ranks get values that single ranks, their owners, have from the start.
+constexpr bool has_owners(Collective collective) {
+    return moves_values(row_of(collective)) && is_same_everywhere(collective) &&
+           !reduces(collective);
+}
+// What an owner has in its own result, if its values are encoded.
+enum class OwnerKeeps : uint8_t {
+    decoded, // what the other ranks decode, so that all ranks have the same bytes
+    exact,   // its values as they are
+};
 // Whether calls may name the operation. An average of fewer ranks than all has no number that all
 // ranks divide by. Where nothing is reduced, `op` is sum.
 constexpr bool takes_op(Collective collective, RedOp op) {

@@ -259,10 +259,8 @@ static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::b
 }
 
 static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type, uint64_t count) {
-    Codec expected = codec;
+    Codec expected = codec.without_use();
     expected.seed = 0;
-    expected.min_bytes.reset();
-    expected.guard = 0;
     expected.clip = open.codec.clip;
     if (open.codec != expected || open.chunk.type != type)
         return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",

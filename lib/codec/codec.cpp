@@ -50,6 +50,22 @@ bool is_possible(const Codec &codec) {
            is_usual_or(SpecKey::ratio, codec.share, row.usual.share, whole_share);
 }
 
+// Returns the names of the collectives with owners, with "and" between them.
+static std::string owners_calls() {
+    std::string names;
+    for (const Collective collective : value_collectives)
+        if (has_owners(collective))
+            names.append(names.empty() ? "" : " and ").append(name(collective));
+    return names;
+}
+
+Done check_for_reductions(const Codec &codec) {
+    if (codec.owner == OwnerKeeps::decoded) return {};
+    return invalid_argument("codec %s: owner=exact is of %s, and a codec that calls do not name "
+                            "themselves reaches reductions alone",
+                            spec(codec).c_str(), owners_calls().c_str());
+}
+
 Done check_op(Collective collective, DataType type, RedOp op) {
     if (!reduces(collective) || takes(type, op)) return {};
     Names possible;
@@ -78,6 +94,10 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
         return invalid_argument("codec %s: a guard needs ranks that all hear of the error, in %s "
                                 "some ranks hear of none",
                                 spec(codec).c_str(), name(collective));
+    if (codec.owner == OwnerKeeps::exact && !has_owners(collective))
+        return invalid_argument("codec %s: owner=exact is of %s, where all ranks get the values "
+                                "that one has; in %s it means nothing",
+                                spec(codec).c_str(), owners_calls().c_str(), name(collective));
     return {};
 }
 
@@ -204,6 +224,7 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
     {SpecKey::guard, "guard", {guard_words}},
+    {SpecKey::owner, "owner", {"decoded", "exact"}},
 });
 static_assert(is_in_order(key_table, &KeyRow::key));
 static_assert(most_code_bits == 8 && largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
@@ -363,6 +384,10 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
+    case SpecKey::owner:
+        if (text != "decoded" && text != "exact") return bad_value(key, text);
+        codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
+        return {};
     case SpecKey::clip: return set_decimal(codec.clip, key, text, clip_decimals, largest_clip);
     case SpecKey::ratio: return set_decimal(codec.share, key, text, ratio_decimals, whole_share);
     case SpecKey::scale:
@@ -459,6 +484,7 @@ std::string spec(const Codec &codec) {
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
     if (codec.guard != 0) add(SpecKey::guard, guard_text(codec.guard));
+    if (codec.owner != OwnerKeeps::decoded) add(SpecKey::owner, "exact");
     return text;
 }
 

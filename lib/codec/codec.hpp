@@ -107,6 +107,8 @@ struct Codec {
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
     // limit. Never on the wire.
     double guard = 0;
+    // Where has_owners() is true; elsewhere `decoded`. Never on the wire.
+    OwnerKeeps owner = OwnerKeeps::decoded;
 
     bool is_auto() const { return static_cast<bool>(budget); }
     constexpr const CodecRow &row() const;
@@ -120,6 +122,8 @@ struct Codec {
     DataType plain_type(DataType tensor) const;
     // Whether a bucket is the whole chunk, so that the vector cannot be cut.
     bool has_whole_buckets() const;
+    // Returns the codec without min, guard and owner, which say how calls use it.
+    Codec without_use() const;
     bool operator==(const Codec &) const = default;
 };
 
@@ -168,6 +172,7 @@ enum class SpecKey : uint8_t {
     most_bits,
     from,
     guard,
+    owner,
 };
 // A bit set of keys.
 using SpecKeys = uint32_t;
@@ -228,7 +233,7 @@ constexpr Codec usual_codec(CodecId id, uint8_t bits = 0, uint32_t bucket = 0) {
 
 inline constexpr uint32_t usual_block = 32, usual_bucket = 512, usual_nvfp4_bucket = 1024;
 
-inline constexpr SpecKeys cast_keys = key_bits({SpecKey::min, SpecKey::guard}),
+inline constexpr SpecKeys cast_keys = key_bits({SpecKey::min, SpecKey::guard, SpecKey::owner}),
                           noise_keys = key_bits({SpecKey::round, SpecKey::seed}),
                           mx_keys = cast_keys | noise_keys | key_bit(SpecKey::scale),
                           auto_keys = cast_keys |
@@ -363,7 +368,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .name = "topk",
      .kind = CodecKind::topk,
      .usual = usual_topk,
-     .keys = key_bits({SpecKey::ratio, SpecKey::min}),
+     .keys = key_bits({SpecKey::ratio, SpecKey::min, SpecKey::owner}),
      .is_sparse = true},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
@@ -384,6 +389,13 @@ inline bool Codec::is_cast() const { return row().cast.has_value(); }
 inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
 inline bool Codec::has_whole_buckets() const {
     return row().is_sparse || (row().takes_whole_chunk && bucket == whole_chunk);
+}
+inline Codec Codec::without_use() const {
+    Codec codec = *this;
+    codec.min_bytes.reset();
+    codec.guard = 0;
+    codec.owner = OwnerKeeps::decoded;
+    return codec;
 }
 
 // The names that specs start with, all except auto.
@@ -458,6 +470,9 @@ constexpr CodedValues coded_values(Collective collective, DataType type, RedOp o
 // op of floats, the others sum and avg, and all other values travel unencoded. The error
 // (invalid_argument) says why not, also if check_op does.
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op);
+// Whether the codec has a use where calls name none themselves, which is in reductions alone. The
+// error is invalid_argument.
+Done check_for_reductions(const Codec &codec);
 
 // Returns the grid: chunks, lanes and segments are cut at multiples of this many elements. For
 // bucket=all the grid is 64, and a segment is a whole chunk.

@@ -408,7 +408,7 @@ static_assert(are_bounds_those_of_auto());
 std::span<const BoundedCodec> bounded_codecs() { return table; }
 
 const BoundedCodec *bound_of(const Codec &codec) {
-    const auto *const found = std::ranges::find(table, codec, &BoundedCodec::codec);
+    const auto *const found = std::ranges::find(table, codec.without_use(), &BoundedCodec::codec);
     return found == std::end(table) ? nullptr : found;
 }
 

@@ -229,6 +229,13 @@ Emit Algorithm::emitter(Collective collective) const {
     return row_->emitters[static_cast<size_t>(has_all_counts ? *v_form_of : collective)];
 }
 
+// The rank's own part of an all-gather is then exact. A broadcast is judged by the other ranks.
+double Algorithm::noise(Collective collective, const Team &team, OwnerKeeps owner) const {
+    const double noise = row_->noise(collective, team, choices_);
+    const bool has_exact_part = owner == OwnerKeeps::exact && row_of(collective).gathers;
+    return has_exact_part ? noise * (team.size - 1) / team.size : noise;
+}
+
 std::string_view Algorithm::word(std::string_view key) const {
     for (size_t i = 0; i < row_->keys.size(); i++)
         if (row_->keys[i].name == key) return row_->keys[i].words[choices_[i]];

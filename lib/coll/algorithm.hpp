@@ -99,9 +99,9 @@ public:
     uint32_t rounds(Collective collective, const Team &team) const {
         return row_->rounds(collective, team, choices_);
     }
-    double noise(Collective collective, const Team &team) const {
-        return row_->noise(collective, team, choices_);
-    }
+    // `owner`: of a collective with owners, what they keep.
+    double noise(Collective collective, const Team &team,
+                 OwnerKeeps owner = OwnerKeeps::decoded) const;
     double inner_noise(Collective collective, const Team &team) const {
         return row_->inner_noise ? row_->inner_noise(collective, team, choices_) : 0;
     }

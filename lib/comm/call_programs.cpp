@@ -37,6 +37,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         std::bit_cast<uint64_t>(codec.budget.nmse),
         uint64_t{codec.budget.bits},
         std::bit_cast<uint64_t>(codec.guard),
+        static_cast<uint64_t>(codec.owner),
         key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};

@@ -211,8 +211,7 @@ Result<std::vector<Codec>> parse_audited_codecs(const std::string &text) {
             return invalid_argument(
                 "%s: %s loses nothing of its own; expected codecs such as int8,int4",
                 codecs_setting, spec(codec).c_str());
-        codec.min_bytes.reset();
-        codec.guard = 0;
+        codec = codec.without_use();
     }
     return codecs;
 }

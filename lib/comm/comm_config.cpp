@@ -44,6 +44,8 @@ Result<CommConfig> parse_config(const qcclConfig_t *config) {
     if (given.codec) {
         const auto codec = parse_codec(given.codec);
         if (!codec) return invalid_argument("config: %s", codec.error().text);
+        if (const Done done = check_for_reductions(*codec); !done)
+            return invalid_argument("config: %s", done.error().text);
         comm_config.codec = *codec;
     }
     if (given.algorithm) {

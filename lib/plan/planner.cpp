@@ -19,9 +19,8 @@ namespace {
 // because they do not matter to other ranks.
 Codec codec_for(const Problem &problem) {
     if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
-    Codec codec = problem.codec;
-    codec.min_bytes.reset();
-    codec.guard = 0;
+    Codec codec = problem.codec.without_use();
+    codec.owner = problem.codec.owner;
     return codec;
 }
 
@@ -171,6 +170,7 @@ const Result<StepCounts> &counted(const Algorithm &algorithm, const Problem &pro
     CountedSteps steps{.collective = problem.collective,
                        .root = problem.root,
                        .is_lossless = problem.codec.is_lossless(),
+                       .owner = problem.codec.owner,
                        .algorithm = spec(algorithm)};
     const auto known = counts.find(steps);
     if (known != counts.end()) return known->second;
@@ -344,6 +344,7 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const PlannerInputs 
     if (!best) return choice;
     Codec named = best->codec;
     named.min_bytes = problem.codec.min_bytes;
+    named.owner = problem.codec.owner;
     QCCL_TRY(choice.plan, choose(with_codec(problem, named), inputs, forced, counts));
     if (choice.plan.codec.is_lossless())
         choice.outcome =
@@ -355,7 +356,10 @@ Result<BudgetChoice> choose_by_error(const Problem &problem, const PlannerInputs
                                      const Algorithm &forced, StepCountCache *counts,
                                      BudgetChoice choice) {
     std::vector<Codec> codecs;
-    for (const BudgetOption &option : choice.options) codecs.push_back(option.codec);
+    for (const BudgetOption &option : choice.options) {
+        codecs.push_back(option.codec);
+        codecs.back().owner = problem.codec.owner;
+    }
     QCCL_TRY(const auto candidates, find_candidates(problem, codecs, inputs, forced, counts));
     for (size_t i = 0; i < codecs.size(); i++)
         take_best(choice.options[i], candidates[i], problem.codec.budget, forced);

@@ -86,6 +86,7 @@ struct CountedSteps {
     Collective collective = Collective::all_reduce;
     uint32_t root = 0;
     bool is_lossless = true;
+    OwnerKeeps owner = OwnerKeeps::decoded;
     std::string algorithm = {};
 
     auto operator<=>(const CountedSteps &) const = default;

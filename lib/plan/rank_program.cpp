@@ -213,7 +213,7 @@ private:
 Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &call,
                                  const CallGeometry &shape, std::span<const uint32_t> number_of,
                                  uint32_t peers) {
-    QCCL_TRY(const Schedule placed, place_codec(author));
+    QCCL_TRY(const Schedule placed, place_codec(author, call.problem.codec.owner));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
     TaskGraph graph = make_tasks(fused.schedule, dependencies);

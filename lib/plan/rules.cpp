@@ -380,6 +380,7 @@ std::string spec(const Rules &rules) {
 }
 
 Done check_reach(const Codec &codec, const Selector &selector) {
+    QCCL_TRY(check_for_reductions(codec));
     const bool sums = !selector.op || adds(*selector.op);
     const bool is_float = !selector.type || info(*selector.type).is_float;
     const bool reduces_values = !selector.collective || reduces(*selector.collective);

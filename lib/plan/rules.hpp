@@ -133,8 +133,8 @@ std::string spec(const Rule &rule);
 // Returns all rules with ';' between them. Ranks compare this text.
 std::string spec(const Rules &rules);
 
-// Refuses a lossy codec whose selector matches only calls that QCCL_CODEC and plan files do not
-// reach. These reach sum and avg of floating point alone.
+// Refuses a lossy codec that is of no use in calls which QCCL_CODEC and plan files reach, or whose
+// selector matches only others. These reach sum and avg of floating point alone.
 Done check_reach(const Codec &codec, const Selector &selector);
 // Refuses a selector that asks for a collective which the algorithm does not have.
 Done check_has(const Algorithm &algorithm, const Selector &selector);

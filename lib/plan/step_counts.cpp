@@ -124,7 +124,7 @@ void count(const Step &step, bool is_remote, bool is_lossless, ChunkCounts &c) {
 Result<RankStepCounts> step_counts_of(const Algorithm &algorithm, const Problem &problem,
                                       uint32_t rank) {
     QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
-    QCCL_TRY(const Schedule placed, place_codec(author));
+    QCCL_TRY(const Schedule placed, place_codec(author, problem.codec.owner));
     RankStepCounts t{.chunks = placed.chunks,
                      .outbox = placed.outbox,
                      .turns = count_turns(author),
@@ -280,7 +280,7 @@ Result<StepCounts> step_counts(const Algorithm &algorithm, const Problem &proble
     StepCounts t;
     t.rounds = algorithm.rounds(problem.collective, team);
     if (!problem.codec.is_lossless()) {
-        t.noise = algorithm.noise(problem.collective, team);
+        t.noise = algorithm.noise(problem.collective, team, problem.codec.owner);
         t.inner_noise = algorithm.inner_noise(problem.collective, team);
     }
     StepCounter counts_of_ranks(algorithm, problem);

@@ -32,7 +32,8 @@ namespace qccl {
 // becomes a copy or a decode. The error (invalid_argument) refuses a schedule that needs more own
 // wire slots at a time than `outbox`, reads a slot that was never written, finishes a value that
 // has already been sent, passes on a value in another tier than it came in, or is already placed.
-Result<Schedule> place_codec(const Schedule &author);
+// `owner`: of a collective with owners, whether copies of inputs to outputs stay exact.
+Result<Schedule> place_codec(const Schedule &author, OwnerKeeps owner = OwnerKeeps::decoded);
 
 // ---- Dependencies of steps
 

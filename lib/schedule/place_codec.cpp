@@ -110,9 +110,9 @@ Result<std::vector<ValueUse>> find_uses(const Schedule &author) {
 
 class Placer {
 public:
-    Placer(const Schedule &author, std::vector<ValueUse> uses)
-        : author_(author), uses_(std::move(uses)), values_(author), wire_of_(uses_.size()),
-          tier_of_(uses_.size()), is_exact_(author.chunks) {
+    Placer(const Schedule &author, std::vector<ValueUse> uses, OwnerKeeps owner)
+        : author_(author), owner_(owner), uses_(std::move(uses)), values_(author),
+          wire_of_(uses_.size()), tier_of_(uses_.size()), is_exact_(author.chunks) {
         placed_.chunks = author.chunks;
         placed_.outbox = author.outbox;
         placed_.wires = author.outbox + author.wires;
@@ -270,6 +270,12 @@ private:
         emit(Verb::reduce, dst, src);
     }
 
+    // Whether the step gives an owner its own values.
+    bool keeps_exact(const Step &copy) const {
+        return owner_ == OwnerKeeps::exact && copy.src.is(SlotKind::input) &&
+               copy.dst.is(SlotKind::output);
+    }
+
     Done copy(const Step &step) {
         const Value source = values_.of(step.src);
         const bool finishes = step.has(Step::finishes);
@@ -279,7 +285,7 @@ private:
         const Value value = values_.of(step.dst);
         const uint8_t flags = step.flags & Step::finishes;
         if (!is_encoded(value) && uses_[value].is_sent) QCCL_TRY(encode(value, step.src, flags));
-        if (is_encoded(value))
+        if (is_encoded(value) && !keeps_exact(step))
             emit_decode(Verb::decode, step.dst, value);
         else
             emit(Verb::copy, step.dst, step.src).flags = flags;
@@ -289,6 +295,7 @@ private:
     }
 
     const Schedule &author_;
+    const OwnerKeeps owner_;
     const std::vector<ValueUse> uses_;
     Values values_;
     std::vector<Slot> wire_of_;    // by value: where its encoded bytes are
@@ -303,10 +310,10 @@ private:
 
 } // namespace
 
-Result<Schedule> place_codec(const Schedule &author) {
+Result<Schedule> place_codec(const Schedule &author, OwnerKeeps owner) {
     if (author.is_placed) return invalid_argument("place_codec: the schedule is already placed");
     QCCL_TRY(auto uses, find_uses(author));
-    return Placer(author, std::move(uses)).run();
+    return Placer(author, std::move(uses), owner).run();
 }
 
 } // namespace qccl

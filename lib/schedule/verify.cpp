@@ -364,10 +364,20 @@ private:
         if (is_sum_ && !expressions_[value].is_finished)
             return "stores a sum that avg has not divided";
         if (exchanges_) return write_part(run, chunk, value);
+        if (keeps_exact(run.team, chunk))
+            return expressions_[value].kind == Expressions::Node::Kind::leaf
+                       ? nullptr
+                       : "keeps its own values as encoded, where they have to be exact";
         Final &final = finals_[chunk];
         if (final.value == none) final = {value, run.team.rank};
         if (final.value == value) return nullptr;
         return complain("stores other bytes than rank %u did", final.rank);
+    }
+
+    // Whether the rank owns the chunk, and the theorem says that it keeps the values as they are.
+    bool keeps_exact(const Team &team, uint32_t chunk) const {
+        if (theorem_.owner == OwnerKeeps::decoded || !has_owners(theorem_.collective)) return false;
+        return team.rank == (row_of(theorem_.collective).gathers ? chunk : team.root);
     }
 
     Fault write_prefix(const RankProgress &run, Expression value) {
@@ -435,8 +445,12 @@ private:
             verified_.inner_noise = prefixes_.inner_noise / prefixes_.contributions;
             return verified_;
         }
-        const double share =
-            1.0 / static_cast<double>(finals_.size()) / (is_sum_ ? theorem_.ranks : 1);
+        // Of the results that it gathers, a rank may have one without noise.
+        const bool has_exact_part =
+            theorem_.owner == OwnerKeeps::exact && row_of(theorem_.collective).gathers;
+        const double parts = has_exact_part ? theorem_.ranks - 1.0 : 1;
+        const double share = parts / static_cast<double>(finals_.size()) /
+                             (is_sum_ || has_exact_part ? theorem_.ranks : 1);
         for (const Final &final : finals_) {
             if (final.value == none) continue;
             verified_.noise += expressions_[final.value].noise * share;

@@ -41,7 +41,8 @@ struct Theorem {
     OrderOf order = by_rank;
     uint32_t ranks = 1;
     uint32_t root = 0;
-    OwnInput own = OwnInput::exact; // for sums of more than one rank
+    OwnInput own = OwnInput::exact;         // for sums of more than one rank
+    OwnerKeeps owner = OwnerKeeps::decoded; // for collectives with owners
 };
 
 // Counts taken during the proof.
@@ -65,6 +66,8 @@ using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 // - each output is the same expression on all ranks: what one final encode decodes to, if anything
 //   was encoded after the last addition; where ranks exchange parts, each output holds the part of
 //   the rank that it belongs to; where results are prefixes, each covers the ranks up to its own;
+//   where the theorem says that owners keep their values exact, the owner's output holds its
+//   contribution, never encoded, and the same output is the same expression on all other ranks;
 // - messages match in chunk, tier, order and number; a value that was encoded for one tier travels
 //   and is decoded in that tier, and a finished value belongs to the outermost tier;
 // - no two steps race under the dependencies that lower derives (check_races);

@@ -18,7 +18,7 @@ static Result<Schedule> schedule_of(const ScheduleRequest &request, uint32_t ran
     QCCL_TRY(const Schedule author,
              emit(request.algorithm, request.collective, request.team(rank)));
     if (!request.codec) return author;
-    return place_codec(author);
+    return place_codec(author, request.codec->owner);
 }
 
 Done check_request(const ScheduleRequest &request) {
@@ -98,11 +98,10 @@ static Result<ScheduleOf> find_schedules(const ScheduleRequest &request, Theorem
     QCCL_TRY(std::vector<Section> sections, read_sections(request));
     theorem.ranks = static_cast<uint32_t>(sections.size());
     theorem.root = sections[0].team.root;
-    const bool has_codec = request.codec.has_value();
     return ScheduleOf(
-        [has_codec, sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
+        [codec = request.codec, sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
             const Schedule &schedule = sections[rank].schedule;
-            return has_codec && !schedule.is_placed ? place_codec(schedule) : schedule;
+            return codec && !schedule.is_placed ? place_codec(schedule, codec->owner) : schedule;
         });
 }
 
@@ -122,7 +121,8 @@ Done print_proof(const ScheduleRequest &request) {
                     .order = request.algorithm.order(request.team(0)),
                     .ranks = request.ranks,
                     .root = request.root,
-                    .own = request.algorithm.own()};
+                    .own = request.algorithm.own(),
+                    .owner = request.codec.value_or(Codec{}).owner};
     const auto begin = std::chrono::steady_clock::now();
     QCCL_TRY(const ScheduleOf schedules, find_schedules(request, theorem));
     QCCL_TRY(const Verified proof, verify(theorem, schedules));

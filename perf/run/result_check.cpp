@@ -358,25 +358,67 @@ static CheckResult result_of(const Findings &all, const Operation &operation,
     return result;
 }
 
-Result<CheckResult> check_result(RankGroup &rank_group, const Operation &given, const Codec &codec,
-                                 const Source &source, const std::byte *result) {
-    const Operation operation = in_reals(given);
-    const uint64_t count = given.recv_count(rank_group.rank());
-    std::optional<bool> agree;
-    if (is_same_everywhere(operation.collective)) {
-        QCCL_TRY(const auto hashes,
-                 gather(rank_group, hash_of(result, count * type_bytes(given.type))));
-        agree = std::all_of(hashes.begin(), hashes.end(),
-                            [&](uint64_t hash) { return hash == hashes[0]; });
-    }
-    Part part{0, operation.has_result(rank_group.rank()) ? count : 0};
-    if (agree == true)
-        part = {count * rank_group.rank() / rank_group.size(),
-                count * (rank_group.rank() + 1) / rank_group.size()};
-    part.begin *= reals_of(given.type);
-    part.end *= reals_of(given.type);
+namespace {
 
-    ExactResult exact(given, source);
+// Compares the results of all ranks where only the owners of values need not have the same as the
+// others, each in the part that it owns. A sum over the parts' hashes is the same for all ranks if
+// each rank leaves out its own part and gets that part's hash from the rank before it.
+struct OwnedHashes {
+    uint64_t others = 0;   // the sum of the hashes of the other ranks' parts
+    uint64_t of_after = 0; // the hash of what the rank after this one owns
+};
+
+} // namespace
+
+// Returns the elements of a result that the owner gives to all ranks.
+static Part owned_part(const Operation &operation, uint32_t owner) {
+    if (row_of(operation.collective).has_root)
+        return {0, owner == operation.root ? operation.recv_count() : 0};
+    Part part;
+    for (uint32_t giver = 0; giver <= owner; giver++)
+        part = {part.end, part.end + operation.part_count(giver, owner)};
+    return part;
+}
+
+static Result<bool> others_agree(RankGroup &rank_group, const Operation &operation,
+                                 const std::byte *result) {
+    const uint32_t ranks = rank_group.size(), rank = rank_group.rank();
+    const size_t bytes = type_bytes(operation.type);
+    OwnedHashes mine;
+    for (uint32_t owner = 0; owner < ranks; owner++) {
+        const Part part = owned_part(operation, owner);
+        const uint64_t hash = hash_of(result + part.begin * bytes, (part.end - part.begin) * bytes);
+        if (owner != rank) mine.others += hash;
+        if (owner == (rank + 1) % ranks) mine.of_after = hash;
+    }
+    QCCL_TRY(const auto hashes, gather(rank_group, mine));
+    const auto sum = [&](uint32_t of) {
+        return hashes[of].others + hashes[(of + ranks - 1) % ranks].of_after;
+    };
+    for (uint32_t other = 1; other < ranks; other++)
+        if (sum(other) != sum(0)) return false;
+    return true;
+}
+
+// Returns nothing if ranks have different results.
+static Result<std::optional<bool>> compare(RankGroup &rank_group, const Operation &operation,
+                                           const Codec &codec, const std::byte *result) {
+    if (!is_same_everywhere(operation.collective)) return std::optional<bool>();
+    if (codec.owner == OwnerKeeps::exact) {
+        QCCL_TRY(const bool agree, others_agree(rank_group, operation, result));
+        return std::optional(agree);
+    }
+    const uint64_t count = operation.recv_count(rank_group.rank());
+    QCCL_TRY(const auto hashes,
+             gather(rank_group, hash_of(result, count * type_bytes(operation.type))));
+    return std::optional(std::all_of(hashes.begin(), hashes.end(),
+                                     [&](uint64_t hash) { return hash == hashes[0]; }));
+}
+
+static Result<CheckResult> check_part(RankGroup &rank_group, const Operation &operation,
+                                      const Codec &codec, const Source &source, ExactResult &exact,
+                                      Part part, std::optional<bool> agree,
+                                      const std::byte *result) {
     Findings found;
     if (!info(operation.type).is_float)
         look_at_integers(operation, exact, rank_group.rank(), part, result, found);
@@ -401,6 +443,33 @@ Result<CheckResult> check_result(RankGroup &rank_group, const Operation &given, 
     look_at_reals(operation, exact, rank_group.rank(), part, result, false, bound, again);
     QCCL_TRY(parts, gather(rank_group, again));
     return result_of(combined(parts), operation, agree);
+}
+
+Result<CheckResult> check_result(RankGroup &rank_group, const Operation &given, const Codec &codec,
+                                 const Source &source, const std::byte *result) {
+    const Operation operation = in_reals(given);
+    const uint32_t rank = rank_group.rank();
+    const uint64_t count = given.recv_count(rank), reals = reals_of(given.type);
+    const bool owners_differ = codec.owner == OwnerKeeps::exact;
+    QCCL_TRY(const auto agree, compare(rank_group, operation, codec, result));
+    Part part{0, operation.has_result(rank) ? count : 0};
+    if (agree == true && !owners_differ)
+        part = {count * rank / rank_group.size(), count * (rank + 1) / rank_group.size()};
+    part = {part.begin * reals, part.end * reals};
+    // The error of a broadcast is that of the ranks that receive it.
+    const bool is_source = row_of(operation.collective).has_root && rank == operation.root;
+    if (owners_differ && is_source) part = {};
+
+    ExactResult exact(given, source);
+    QCCL_TRY(CheckResult checked,
+             check_part(rank_group, operation, codec, source, exact, part, agree, result));
+    if (!owners_differ) return checked;
+    Findings own;
+    look_at_reals(operation, exact, rank, owned_part(operation, rank), result, true, {}, own);
+    QCCL_TRY(const auto all, gather(rank_group, own));
+    const Findings kept = combined(all);
+    checked.wrong += kept.wrong + kept.dropped;
+    return checked;
 }
 
 } // namespace qccl::perf

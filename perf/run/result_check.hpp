@@ -9,7 +9,8 @@
 // A lossless result is compared bit for bit if its exact value does not depend on the order of the
 // sums (integers, min, max, copies, and sums of generated fp32 and fp64 data). Other lossless
 // results are compared with the bound for rounded sums. A compressed result is compared with the
-// largest change that its encodes can cause.
+// largest change that its encodes can cause. Where owners keep exact values, each rank checks its
+// whole result, and those values bit for bit.
 #pragma once
 
 #include "base/result.hpp"

@@ -82,6 +82,9 @@ static void shortest_specs_lead_back() {
           "topk",
           "topk:min=5,ratio=0.000001",
           "topk:ratio=1",
+          "topk:min=5,owner=exact",
+          "fp16:owner=exact",
+          "int8:min=0,guard=nmse:0.001,owner=exact",
           "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
           "nvfp4:bucket=32,scale=ceil",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
@@ -90,6 +93,7 @@ static void shortest_specs_lead_back() {
     }
     CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
     CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
+    CHECK_EQ(spec(parsed("int3:owner=decoded")), "int3");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
     // Sizes in bytes are written as in every setting.
     CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
@@ -101,9 +105,10 @@ static void shortest_specs_lead_back() {
 }
 
 static void budgets_come_back() {
-    for (const char *text : {"auto:nmse=0.001", "auto:nmse=1e-05", "auto:bits=4", "auto:bits=4.5",
-                             "auto:nmse=0.02,bits=6.125", "auto:nmse=0.001,min=64K",
-                             "auto:nmse=0.3,bits=64,from=int+minmax+nvfp4+bf16,min=0"}) {
+    for (const char *text :
+         {"auto:nmse=0.001,owner=exact", "auto:nmse=0.001", "auto:nmse=1e-05", "auto:bits=4",
+          "auto:bits=4.5", "auto:nmse=0.02,bits=6.125", "auto:nmse=0.001,min=64K",
+          "auto:nmse=0.3,bits=64,from=int+minmax+nvfp4+bf16,min=0"}) {
         CHECK_EQ(spec(parsed(text)), text);
         CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
         CHECK(parsed(text).is_auto() && !parsed(text).is_lossless() && !is_possible(parsed(text)));
@@ -151,7 +156,8 @@ static void strange_keys_are_refused() {
         check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
     for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
         check_refused(text, "possible are round, seed, min, scale");
-    check_refused("fp16:round=nearest", "possible are min, guard");
+    check_refused("fp16:round=nearest", "possible are min, guard, owner");
+    check_refused("none:owner=exact", "none takes no keys");
     check_refused("none:min=5", "none takes no keys");
     check_refused("int4:block", "write block=VALUE");
     check_refused("int4:block=32,block=32", "given twice");
@@ -186,7 +192,9 @@ static void strange_values_are_refused() {
     for (const char *value : {"", "1e-3", "nmse", "nmse:", "nmse:0", "nmse:1", "nmse:-0.1",
                               "nmse:nan", "nmse:0.1x", "nmse=0.1", "NMSE:0.1", "bits:4"})
         check_refused(std::string("int4:guard=") + value, "as nmse:1e-3");
-    check_refused("topk:guard=nmse:0.1", "possible are min, ratio");
+    for (const char *value : {"", "Exact", "encoded", "1"})
+        check_refused(std::string("int4:owner=") + value, "possible are decoded, exact");
+    check_refused("topk:guard=nmse:0.1", "possible are min, ratio, owner");
     check_refused("none:guard=nmse:0.1", "none takes no keys");
     for (const char *text : {"minmax:bucket=all,", "nvfp4:bucket=all,", "int4:block=4097,"})
         check_refused(std::string(text) + "guard=nmse:0.1", "a bucket of at most 4096");
@@ -267,6 +275,26 @@ static void combinations_are_checked() {
           strstr(refused.error().text, "max") != nullptr);
     const Done integers = check_codec(cast, Collective::all_reduce, DataType::int32, RedOp::sum);
     CHECK(strstr(integers.error().text, "int32") != nullptr);
+}
+
+static void owners_are_of_calls_that_have_them() {
+    const Codec exact = parsed("int8:owner=exact");
+    for (const Collective collective : value_collectives) {
+        const Done done = check_codec(exact, collective, DataType::float32, RedOp::sum);
+        CHECK_EQ(done.is_ok(),
+                 collective == Collective::all_gather || collective == Collective::broadcast);
+        if (done) continue;
+        CHECK(done.error().code == Code::invalid_argument);
+        CHECK_EQ(std::string(done.error().text),
+                 "codec int8:owner=exact: owner=exact is of all_gather and broadcast, where all "
+                 "ranks get the values that one has; in " +
+                     std::string(name(collective)) + " it means nothing");
+    }
+    CHECK_EQ(std::string(check_for_reductions(exact).error().text),
+             "codec int8:owner=exact: owner=exact is of all_gather and broadcast, and a codec that "
+             "calls do not name themselves reaches reductions alone");
+    CHECK_OK(check_for_reductions(parsed("int8:owner=decoded")));
+    CHECK(parsed("int8:min=3,guard=nmse:0.1,owner=exact").without_use() == parsed("int8"));
 }
 
 static void possible_is_what_a_spec_can_say() {
@@ -369,6 +397,7 @@ int main() {
         QTEST(lists_continue_the_item_before),
         QTEST(grids_hold_whole_buckets_and_lines),
         QTEST(combinations_are_checked),
+        QTEST(owners_are_of_calls_that_have_them),
         QTEST(possible_is_what_a_spec_can_say),
         QTEST(errors_are_predicted),
     };

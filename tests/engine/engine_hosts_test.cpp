@@ -41,7 +41,7 @@ void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_pl
     CHECK(outputs[0] == slow_twin(call, inputs));
 }
 
-constexpr const char *codecs[] = {"none", "int8", "int4:round=stochastic"};
+constexpr const char *codecs[] = {"none", "int8", "int8:owner=exact", "int4:round=stochastic"};
 constexpr uint64_t counts[] = {0, 3, 100003};
 
 // Calls visit(placement, algorithm, call) for the table's cases, without their ranks.
@@ -50,14 +50,16 @@ template <class Visitor> void each_case(Visitor visit) {
         for (const Algorithm &algorithm : algorithms())
             for (const Collective collective : value_collectives)
                 for (const char *codec : codecs)
-                    for (const uint64_t count : counts)
-                        if (algorithm.has(collective))
-                            visit(placement, algorithm,
-                                  {.collective = collective,
-                                   .algorithm = spec(algorithm),
-                                   .codec = *parse_codec(codec),
-                                   .count = count,
-                                   .seed = 7});
+                    for (const uint64_t count : counts) {
+                        const TwinCall call{.collective = collective,
+                                            .algorithm = spec(algorithm),
+                                            .codec = *parse_codec(codec),
+                                            .count = count,
+                                            .seed = 7};
+                        if (algorithm.has(collective) &&
+                            check_codec(call.codec, collective, call.type, call.op))
+                            visit(placement, algorithm, call);
+                    }
 }
 
 // Of the table every algorithm runs every collective in every placement, every codec and every

@@ -29,23 +29,32 @@ inline Algorithm algorithm_of(std::string_view spec) {
     return *found;
 }
 
+// The collectives of which owners may keep their values exact.
+inline std::vector<Collective> owned_collectives_of(const Algorithm &algorithm) {
+    std::vector<Collective> found = collectives_of(algorithm);
+    std::erase_if(found, [](Collective collective) { return !has_owners(collective); });
+    return found;
+}
+
 inline Schedule make(ScheduleForm form, const Algorithm &algorithm, Collective collective,
-                     const Team &team) {
+                     const Team &team, OwnerKeeps owner = OwnerKeeps::decoded) {
     auto author = emit(algorithm, collective, team);
     CHECK_OK(author);
     if (form == ScheduleForm::author) return *author;
-    auto placed = place_codec(*author);
+    auto placed = place_codec(*author, owner);
     CHECK_OK(placed);
     return form == ScheduleForm::placed ? *placed : fuse(*placed).schedule;
 }
 
 inline std::vector<Schedule> make_all(ScheduleForm form, const Algorithm &algorithm,
                                       Collective collective, uint32_t ranks, uint32_t root = 0,
-                                      const RankTopology *places = nullptr) {
+                                      const RankTopology *places = nullptr,
+                                      OwnerKeeps owner = OwnerKeeps::decoded) {
     std::vector<Schedule> schedules;
     for (uint32_t rank = 0; rank < ranks; rank++)
         schedules.push_back(make(form, algorithm, collective,
-                                 {.size = ranks, .rank = rank, .root = root, .places = places}));
+                                 {.size = ranks, .rank = rank, .root = root, .places = places},
+                                 owner));
     return schedules;
 }
 

@@ -425,6 +425,7 @@ private:
     void share_encoded(std::vector<Bytes> &outputs, uint32_t c, const Values &values,
                        uint32_t owner, uint32_t ordinal) const {
         share(outputs, chunk(c), travelled(call_.type, values, c, owner, ordinal));
+        if (call_.codec.owner == OwnerKeeps::exact) store(outputs[owner], chunk(c).begin, values);
     }
 
     // The rank that makes a chunk's sum, and the ordinal of its encode of the result.

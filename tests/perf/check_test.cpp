@@ -177,6 +177,49 @@ static void a_compressed_result_may_be_off_by_what_its_codec_loses() {
     CHECK_EQ(judge(operation, Codec{}, *source, shift(0.01F)).wrong, 1U);
 }
 
+static void change(std::vector<std::byte> &result, size_t at) {
+    float value = 0;
+    std::memcpy(&value, &result.at(at * sizeof value), sizeof value);
+    value += 0.001F;
+    std::memcpy(&result.at(at * sizeof value), &value, sizeof value);
+}
+
+// Of 3 ranks with 1001 values each, the value at 1500 is one of rank 1's. Its codec would change it
+// by more.
+static void exact_owners_are_checked() {
+    const auto source = make_gaussian(seed);
+    const Codec exact = *parse_codec("int8:owner=exact");
+    const auto damage_on = [](std::initializer_list<uint32_t> ranks, size_t at) -> Damage {
+        return [on = std::vector(ranks), at](uint32_t rank, std::vector<std::byte> &result) {
+            if (std::ranges::find(on, rank) != on.end()) change(result, at);
+        };
+    };
+    for (const bool gathers : {true, false}) {
+        Operation operation = all_reduce(DataType::float32, RedOp::sum, gathers ? 1001 : 3003);
+        operation.collective = gathers ? Collective::all_gather : Collective::broadcast;
+        operation.root = 1;
+        const CheckResult right = judge(operation, exact, *source, nothing);
+        CHECK_EQ(right.wrong, 0U);
+        CHECK(right.ranks_agree == true && right.nmse == 0.0);
+        const CheckResult others = judge(operation, exact, *source, damage_on({0, 2}, 1500));
+        CHECK_EQ(others.wrong, 0U);
+        CHECK(others.ranks_agree == true && others.nmse > 0.0);
+        const CheckResult one = judge(operation, exact, *source, damage_on({2}, 1500));
+        CHECK_EQ(one.wrong, 1U);
+        CHECK(one.ranks_agree == false);
+        const CheckResult owner = judge(operation, exact, *source, damage_on({1}, 1500));
+        CHECK_EQ(owner.wrong, 1U);
+        CHECK(owner.ranks_agree == true);
+    }
+    // Two ranks have nothing in common that they could compare.
+    Operation pair = all_reduce(DataType::float32, RedOp::sum, 1001, 2);
+    pair.collective = Collective::all_gather;
+    CHECK_EQ(judge(pair, exact, *source, damage_on({0}, 1500)).wrong, 0U);
+    CHECK_EQ(judge(pair, exact, *source, damage_on({1}, 1500)).wrong, 1U);
+    const Operation uneven = v_form(Collective::all_gather, DataType::float32, Skew::one);
+    CHECK_EQ(judge(uneven, exact, *source, nothing).wrong, 0U);
+}
+
 static void the_error_is_measured() {
     const auto source = make_gaussian(seed);
     const Operation operation = all_reduce(DataType::float32, RedOp::sum, 4096);
@@ -276,6 +319,7 @@ int main() {
         QTEST(ranks_that_differ_are_found),
         QTEST(a_buffer_that_nobody_wrote_is_wrong),
         QTEST(a_compressed_result_may_be_off_by_what_its_codec_loses),
+        QTEST(exact_owners_are_checked),
         QTEST(the_error_is_measured),
         QTEST(a_dropped_nan_is_wrong),
         QTEST(a_nan_out_of_numbers_is_wrong),

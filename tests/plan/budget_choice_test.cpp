@@ -243,6 +243,25 @@ static void both_are_kept() {
     CHECK(of("auto:nmse=1e-5,from=minmax").outcome == BudgetChoice::Outcome::missed);
 }
 
+// What owners keep is no matter of the budget. A rank's own part of an all-gather then has no
+// error.
+static void owners_keep_what_the_budget_says() {
+    for (const char *budget : {"auto:nmse=1e-2,min=0", "auto:bits=4,min=0"})
+        for (const Collective collective : {Collective::all_gather, Collective::broadcast}) {
+            Problem problem = all_reduce(1 << 20, 4, DataType::float32, budget);
+            problem.collective = collective;
+            const Plan usual = choice_of(problem).plan;
+            problem.codec.owner = OwnerKeeps::exact;
+            const Plan exact = choice_of(problem).plan;
+            CHECK_EQ(spec(exact.codec),
+                     spec(usual.codec) + (spec(usual.codec).find(':') == std::string::npos
+                                              ? ":owner=exact"
+                                              : ",owner=exact"));
+            const double share = collective == Collective::all_gather ? 0.75 : 1;
+            CHECK(exact.cost.noise == usual.cost.noise * share);
+        }
+}
+
 // A codec must take fewer bits than the type: values of 16 bits gain nothing by a codec of 16.
 static void codecs_are_narrower_than_the_type() {
     const RankTopology places = apart(4);
@@ -318,6 +337,7 @@ int main() {
         QTEST(small_calls_go_lossless_by_min),
         QTEST(bits_get_the_most_accurate_codec),
         QTEST(both_are_kept),
+        QTEST(owners_keep_what_the_budget_says),
         QTEST(codecs_are_narrower_than_the_type),
         QTEST(long_chains_have_no_bound),
         QTEST(what_was_chosen_is_explained),

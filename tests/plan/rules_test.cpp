@@ -130,6 +130,9 @@ static void items_that_no_call_can_meet_are_refused() {
     for (const char *conditions : {"op=max", "type=int32", "collective=broadcast"})
         CHECK_EQ(refusal(parse_codec_rules((std::string("int8@") + conditions).c_str())),
                  "QCCL_CODEC: codec int8" + reach + '"' + conditions + '"');
+    CHECK_EQ(refusal(parse_codec_rules("int8@op=avg;int4:owner=exact@op=sum")),
+             "QCCL_CODEC: item 2: codec int4:owner=exact: owner=exact is of all_gather and "
+             "broadcast, and a codec that calls do not name themselves reaches reductions alone");
     CHECK_OK(parse_codec_rules("none@op=max;int8"));
     CHECK_EQ(refusal(parse_codec_rules("int8;int4@bytes>=1M")),
              "QCCL_CODEC: item 2: no call comes to \"int4@bytes>=1M\", because the item before it, "

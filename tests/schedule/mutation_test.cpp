@@ -190,6 +190,18 @@ static void every_mutation_is_refused() {
             }
 }
 
+static void every_mutation_with_exact_owners_is_refused() {
+    constexpr uint32_t P = 5;
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : owned_collectives_of(a)) {
+            const Theorem theorem{collective,       a.order({.size = P, .root = 1}), P, 1, a.own(),
+                                  OwnerKeeps::exact};
+            const auto schedules = make_all(ScheduleForm::placed, a, collective, P, theorem.root,
+                                            nullptr, OwnerKeeps::exact);
+            for (uint32_t rank = 0; rank < P; rank++) check_mutants(theorem, schedules, rank);
+        }
+}
+
 static void check_hierarchies(const RankTopology &places) {
     for (const char *spec :
          {"hierarchy", "hierarchy:inner=ring,share=leader", "hierarchy:inner=halving,outer=halving",
@@ -217,6 +229,7 @@ static void every_mutation_of_three_tiers_is_refused() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_mutation_is_refused),
+        QTEST(every_mutation_with_exact_owners_is_refused),
         QTEST(every_mutation_of_a_hierarchy_is_refused),
         QTEST(every_mutation_of_three_tiers_is_refused),
     };

@@ -13,8 +13,8 @@
 
 using namespace qccl;
 
-static std::string steps_of(const Schedule &author) {
-    const auto placed = place_codec(author);
+static std::string steps_of(const Schedule &author, OwnerKeeps owner = OwnerKeeps::decoded) {
+    const auto placed = place_codec(author, owner);
     CHECK_OK(placed);
     std::string text;
     for (const Step &step : placed->steps) text += print(step) + "\n";
@@ -60,6 +60,21 @@ static void the_owner_keeps_what_it_gives() {
                           "encode wire(0) <- sum(0) finishes\n"
                           "decode output(0) <- wire(0)\n"
                           "send wire(0) -> 1 chunk 0\n");
+}
+
+static void an_owner_may_keep_its_values() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.copy(output(0), input(0));
+    s.send(1, output(0));
+    s.send(2, output(0));
+    CHECK_EQ(steps_of(s), "encode wire(0) <- input(0)\n"
+                          "decode output(0) <- wire(0)\n"
+                          "send wire(0) -> 1 chunk 0\n"
+                          "send wire(0) -> 2 chunk 0\n");
+    CHECK_EQ(steps_of(s, OwnerKeeps::exact), "encode wire(0) <- input(0)\n"
+                                             "copy output(0) <- input(0)\n"
+                                             "send wire(0) -> 1 chunk 0\n"
+                                             "send wire(0) -> 2 chunk 0\n");
 }
 
 static void what_comes_is_passed_on_as_it_came() {
@@ -459,11 +474,33 @@ static void sums_are_the_contracts() {
                 }
 }
 
+// All other ranks have the same bits, whatever the owners keep.
+static void exact_owners_change_their_own_results_alone() {
+    for (const Algorithm &algorithm : algorithms())
+        for (const Collective collective : owned_collectives_of(algorithm))
+            for (const uint32_t P : {2U, 3U, 5U, 8U}) {
+                const uint32_t root = P / 2;
+                const auto schedules = make_all(ScheduleForm::joined, algorithm, collective, P,
+                                                root, nullptr, OwnerKeeps::exact);
+                const Values in = twin_inputs(P, schedules[0].chunks);
+                const Case k{algorithm, collective, P, root, in};
+                ScheduleTwin twin(schedules, in);
+                CHECK(twin.run_in_any_order(P));
+                for (uint32_t rank = 0; rank < P; rank++)
+                    for (uint32_t c = 0; c < schedules[0].chunks; c++) {
+                        const uint32_t owner = row_of(collective).gathers ? c : root;
+                        CHECK_EQ(twin.outputs(rank)[c],
+                                 rank == owner ? in[owner][c] : expected(k, c));
+                    }
+            }
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_value_is_encoded_once),
         QTEST(what_was_sent_is_read_as_it_was_sent),
         QTEST(the_owner_keeps_what_it_gives),
+        QTEST(an_owner_may_keep_its_values),
         QTEST(what_comes_is_passed_on_as_it_came),
         QTEST(a_hop_decodes_adds_and_encodes),
         QTEST(adding_to_what_was_sent_starts_from_its_bytes),
@@ -476,6 +513,7 @@ int main() {
         QTEST(own_slots_are_given_back),
         QTEST(nonsense_is_refused),
         QTEST(sums_are_the_contracts),
+        QTEST(exact_owners_change_their_own_results_alone),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

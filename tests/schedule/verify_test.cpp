@@ -20,11 +20,11 @@ Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> 
 }
 
 Result<Verified> verify_form(ScheduleForm form, const Algorithm &algorithm, Collective collective,
-                             uint32_t P, uint32_t root) {
-    const Theorem theorem{collective, algorithm.order({.size = P, .root = root}), P, root,
-                          algorithm.own()};
+                             uint32_t P, uint32_t root, OwnerKeeps owner = OwnerKeeps::decoded) {
+    const Theorem theorem{
+        collective, algorithm.order({.size = P, .root = root}), P, root, algorithm.own(), owner};
     return verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
-        return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root});
+        return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root}, owner);
     });
 }
 
@@ -95,6 +95,44 @@ static void every_rank_can_be_the_root() {
                         CHECK_OK(proof);
                         CHECK_EQ(a.rounds(collective, {.size = P, .root = root}), proof->rounds);
                     }
+}
+
+// Nothing is encoded in an author's schedule, so both theorems hold for it.
+static void owners_may_keep_exact_values() {
+    const auto is_exact = OwnerKeeps::exact;
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : owned_collectives_of(a))
+            for (uint32_t P = 1; P <= 33; P++)
+                for (const ScheduleForm form : forms) {
+                    const uint32_t root = row_of(collective).has_root ? P * 2 / 3 : 0;
+                    const auto proof = verify_form(form, a, collective, P, root, is_exact);
+                    CHECK_OK(proof);
+                    const Team team{.size = P, .root = root};
+                    const bool has_codec = form != ScheduleForm::author && P > 1;
+                    const double noise = has_codec ? a.noise(collective, team, is_exact) : 0;
+                    CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
+                    const double formula = row_of(collective).gathers ? (P - 1.0) / P : 1;
+                    if (has_codec) CHECK(std::abs(noise - formula) < 1e-9);
+                    CHECK_EQ(a.rounds(collective, team), proof->rounds);
+                }
+}
+
+static void what_owners_keep_is_proven() {
+    constexpr uint32_t P = 5, root = 3;
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : owned_collectives_of(a))
+            for (const ScheduleForm form : {ScheduleForm::placed, ScheduleForm::joined}) {
+                Theorem theorem{collective, a.order({.size = P, .root = root}), P, root, a.own()};
+                auto schedules = make_all(form, a, collective, P, root, nullptr, OwnerKeeps::exact);
+                const std::string exact = refusal(theorem, schedules);
+                CHECK(exact.find("stores other bytes than rank") != std::string::npos);
+                schedules = make_all(form, a, collective, P, root);
+                theorem.owner = OwnerKeeps::exact;
+                const std::string decoded = refusal(theorem, schedules);
+                CHECK(
+                    decoded.find("keeps its own values as encoded, where they have to be exact") !=
+                    std::string::npos);
+            }
 }
 
 static void a_barrier_hears_of_everybody() {
@@ -347,6 +385,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(every_algorithm_is_proven),
         QTEST(every_rank_can_be_the_root),
+        QTEST(owners_may_keep_exact_values),
+        QTEST(what_owners_keep_is_proven),
         QTEST(a_barrier_hears_of_everybody),
         QTEST(own_and_common_encodes_are_not_the_same),
         QTEST(rounds_are_counted),

@@ -132,7 +132,7 @@ class Topics(unittest.TestCase):
                 if codec == "auto" and key not in ("nmse", "bits"):
                     spec += ",nmse=0.1"
                 spec += ",round=stochastic" if key == "seed" and "round" in taken else ""
-                info("explain", "all_reduce", "--bytes", "64K", "--ranks", "2", "--codec", spec,
+                info("explain", "all_gather" if key == "owner" else "all_reduce", "--bytes", "64K", "--ranks", "2", "--codec", spec,
                      expect=0 if key in taken else 2)
 
     def test_bytes_are_of_the_whole_vector(self):
@@ -179,6 +179,19 @@ class Proofs(unittest.TestCase):
     def test_algorithms_are_proven(self):
         for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "doubling", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
+
+    def test_owners_may_keep_exact_values(self):
+        exact = "int8:owner=exact"
+        for collective, algorithm in (("all_gather", "bruck"), ("broadcast", "tree")):
+            self.assertIn(f"with {exact} holds", info("verify", collective, "--algo", algorithm, "--ranks", "9", "--codec", exact).stdout)
+            words = ["verify", collective, "--algo", algorithm, "--file", "-"]
+            text = text_of(collective, algorithm, 5, exact)
+            info(*words, "--codec", exact, text_in=text)
+            self.assertIn("stores other bytes than rank", info(*words, text_in=text, expect=1).stderr)
+            decoded = text_of(collective, algorithm, 5, "int8")
+            self.assertIn("keeps its own values as encoded", info(*words, "--codec", exact, text_in=decoded, expect=1).stderr)
+        refused = info("verify", "reduce", "--algo", "ring", "--ranks", "4", "--codec", exact, expect=2)
+        self.assertIn("in reduce it means nothing", refused.stderr)
 
     def test_a_codec_is_placed_before_the_proof(self):
         text = text_of("all_reduce", "doubling", 5)

@@ -128,6 +128,19 @@ class Rows(unittest.TestCase):
                                  (["--codec", "int8:guard=nmse:1e-3"], "all_to_all_v has no guards")):
             self.assertIn(because, tool.run([PERF, "all_to_all_v", *options], expect=2).stderr)
 
+    def test_owners_may_keep_exact_values(self):
+        exact = "int8:min=0,owner=exact"
+        for call, share in (("all_gather", 2 / 3), ("all_gather_v", None), ("broadcast", 1)):
+            rows = perf(call, "-t", 3, "-b", "96K", "-e", "96K", "--codec", "int8:min=0," + exact, "--lossless", "0")
+            self.assertEqual([row["codec"] for row in rows], ["int8:min=0"] * 2 + [exact] * 2)
+            for usual, own in zip(rows, rows[2:]):
+                self.assertTrue(usual["ranks_agree"] and own["ranks_agree"])
+                self.assertGreater(own["nmse"], 0)
+                if share:
+                    self.assertAlmostEqual(own["nmse"] / usual["nmse"], share, delta=0.02)
+                    self.assertAlmostEqual(own["nmse_predicted"] / usual["nmse_predicted"], share, places=3)
+        self.assertIn("in all_reduce it means nothing", tool.run([PERF, "all_reduce", "--codec", exact], expect=2).stderr)
+
     def test_codecs_may_be_alone(self):
         for beside, speedup in (("1", True), ("0", False)):
             rows = perf("all_reduce", "-b", "96K", "-e", "96K", "--codec", "int8", "--lossless", beside)

@@ -321,7 +321,9 @@ Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request req
                    .scatters = row.scatters,
                    .value_bytes = bytes,
                    .step_bytes = form_.step * bytes,
-                   .repeats_last = has_minima(work().codec) || has_minima(work().inner_codec)},
+                   .repeats_last = has_minima(work().codec) || has_minima(work().inner_codec),
+                   .keeps_own =
+                       work().codec.is_lossless() || work().codec.owner == OwnerKeeps::exact},
         std::move(parts), used_ * bytes, chunk_count() * bytes,
         comm.fusion_memory().begin(form_.chunks * chunk_count() * bytes));
     request.send = buffer->send();

@@ -53,9 +53,10 @@ void FusionBuffer::copy_in() const {
 
 void FusionBuffer::copy_out() const {
     each_piece(shape_.scatters, [this](const FusedPart &part, const PartInChunk &piece) {
-        if (piece.bytes > 0)
-            std::memcpy(static_cast<std::byte *>(part.recv) + piece.callers,
-                        memory_.data() + piece.shared, piece.bytes);
+        std::byte *const callers = static_cast<std::byte *>(part.recv) + piece.callers;
+        const bool is_there = shape_.gathers && shape_.keeps_own && callers == part.send;
+        if (piece.bytes > 0 && !is_there)
+            std::memcpy(callers, memory_.data() + piece.shared, piece.bytes);
     });
 }
 

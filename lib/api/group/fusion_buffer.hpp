@@ -26,6 +26,9 @@ struct FusedShape {
     // block. If a scale depends on the smallest value, too, they are filled with the last value.
     size_t step_bytes = 1;
     bool repeats_last = false;
+    // A rank's own part of an all-gather comes back as the caller gave it. In place it is there
+    // already, and is not written.
+    bool keeps_own = false;
 };
 
 // One of the calls.

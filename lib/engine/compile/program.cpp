@@ -323,7 +323,7 @@ std::vector<ByteRange> overflow_places(const Program &program) {
 
 static Result<Program> compile_with(const Schedule &author, const Work &work, const Chunking &cut,
                                     bool multiplies) {
-    QCCL_TRY(const Schedule placed, place_codec(author));
+    QCCL_TRY(const Schedule placed, place_codec(author, work.codec.owner));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
     const uint64_t cells = grain(work.codec, work.inner_codec);
