@@ -671,6 +671,7 @@ QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *
  *   failures             `comm` has failed, or fails because ranks made different calls or a rank
  *                        did not come.
  *   qcclInvalidUsage     also if another thread ended `comm` meanwhile.
+ *   qcclRevoked          also if another rank of the same color did; the sentence names it.
  *   qcclInProgress       The config is nonblocking: comm_out has received the new communicator, or
  *                        NULL, and a thread of the library goes on.
  * Threads: one at a time in `comm`. Blocks unless the config is nonblocking: waits for the calls

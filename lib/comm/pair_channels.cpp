@@ -66,13 +66,16 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
     comm_config.algorithm = {};
     comm_config.idle.function = Watch::call;
     comm_config.idle.context = &watch;
-    MemberGroup group{
-        .topic = first_topic + (uint64_t{lower} * comm_.size() + upper) * 2 + (goes_up ? 0 : 1),
-        .members = {lower, upper},
-        .timeout = timeout,
-        .what = "qcclSend or qcclRecv",
-        .is_called_off = [this] { return comm_.is_closed() || comm_.failure().has_value(); },
-        .is_pair = true};
+    MemberGroup group{.topic = first_topic + (uint64_t{lower} * comm_.size() + upper) * 2 +
+                               (goes_up ? 0 : 1),
+                      .members = {lower, upper},
+                      .timeout = timeout,
+                      .what = "qcclSend or qcclRecv",
+                      .is_called_off = [this] { return comm_.is_closed(); },
+                      .cancel_check = [this]() -> Done {
+                          if (const auto failure = comm_.failure()) return failure->error;
+                          return {};
+                      }};
     QCCL_TRY(auto made, create_child(comm_, group, comm_config, "pair", read_env_settings(),
                                      most_arena_bytes));
     watch.channel.store(made.get(), std::memory_order_release);

@@ -109,10 +109,18 @@ Done SurvivorExchange::all_gather(MemberGroup &group, const void *mine, void *al
                                               std::min(most, bytes - at));
         const Done done = exchange(group, part, static_cast<std::byte *>(all) + at, bytes);
         if (done) continue;
-        abandon(group, done.error());
+        abandon(group, for_others(group, done.error()));
         return done;
     }
     return {};
+}
+
+// Only this rank's caller knows of another thread. For the other members it is this rank.
+Error SurvivorExchange::for_others(const MemberGroup &group, const Error &error) const {
+    if (!group.is_called_off || !group.is_called_off()) return error;
+    return Error::make(Code::revoked, "%s: rank %u has ended the communicator", group.what,
+                       peer_table_.rank)
+        .at_rank(peer_table_.rank);
 }
 
 Done SurvivorExchange::exchange(MemberGroup &group, std::span<const std::byte> mine, std::byte *all,

@@ -27,11 +27,13 @@ namespace qccl {
 // ---- Groups and their waits
 
 struct MemberGroup {
-    uint64_t topic = 0;                    // no other group of the communicator has the same
-    std::vector<uint32_t> members{};       // in the order in which they give and receive
-    std::chrono::nanoseconds timeout{};    // of one wait; 0 means no limit
-    const char *what = "";                 // the caller's function: "qcclCommShrink"
-    std::function<bool()> is_called_off{}; // by another thread of this rank; may be empty
+    uint64_t topic = 0;                 // no other group of the communicator has the same
+    std::vector<uint32_t> members{};    // in the order in which they give and receive
+    std::chrono::nanoseconds timeout{}; // of one wait; 0 means no limit
+    const char *what = "";              // the caller's function: "qcclCommShrink"
+    // Whether another thread of this rank ends the communicator. The other members of an exchange
+    // get that as an error of this rank. May be empty.
+    std::function<bool()> is_called_off{};
     // An error ends this rank's waits, and the other members get it. May be empty.
     CancelCheck cancel_check{};
     // Whether a call of this rank has returned the communicator's failure, if it has failed.
@@ -165,6 +167,7 @@ private:
     Result<bool> take_share(const MemberGroup &group, uint32_t member,
                             std::span<std::byte> to) const;
     std::optional<Error> abandonment(const MemberGroup &group, uint32_t member) const;
+    Error for_others(const MemberGroup &group, const Error &error) const;
 
     Result<Bytes> decide_with(const MemberGroup &group, const Bytes &mine,
                               const Validator &validate, const Decide &decide);

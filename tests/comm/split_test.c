@@ -305,7 +305,7 @@ static void aborted_under_a_thread(void **state)
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
     check_waiter(&waiters[0], qcclInvalidUsage, "is being ended by another thread");
     atomic_store(&held.may_go_on, 1);
-    check_waiter(&waiters[1], qcclInvalidUsage, "is being ended by another thread");
+    check_waiter(&waiters[1], qcclRevoked, "qcclCommSplit: rank 0 has ended the communicator");
     unsetenv("QCCL_DEBUG");
     world.comms[0] = NULL;
     end_world(&world);

@@ -313,8 +313,8 @@ void a_reason_of_another_rank_is_printable() {
         if (rank.rank == 0) rank.meeting.barrier();
         CHECK(!done);
         if (rank.rank == 1)
-            check_error(done.error(), Code::invalid_usage, Error::no_rank,
-                        "?he test's group: the communicator is being ended by another thread");
+            check_error(done.error(), Code::revoked, 0,
+                        "?he test's group: rank 0 has ended the communicator");
         rank.meeting.barrier();
     });
 }
