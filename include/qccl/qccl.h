@@ -1182,7 +1182,8 @@ QCCL_API qcclResult_t qcclGroupStart(void);
  *   qcclSuccess          The calls without a stream are done, and the others are enqueued.
  *   qcclInvalidUsage     This thread has no group.
  *   the codes of the calls: that of the first one which fails; the sentence says which one it is.
- *   After a failure the others may or may not have been made.
+ *   After a failure the others may or may not have been made. Those on streams may be under way:
+ *   the caller synchronizes these streams before it reuses or frees the calls' buffers.
  * Threads: any, one at a time in each communicator of the group. Blocks if a call would. */
 QCCL_API qcclResult_t qcclGroupEnd(void);
 
