@@ -464,14 +464,19 @@ Done check_call_codec(const Codec &codec, const CallKind &kind, DataType type, R
     return check_codec(codec, kind.collective, type, op);
 }
 
+// Underscores count nowhere.
+static bool is_name(std::string_view given, std::string_view name) {
+    const auto letters = [](std::string_view text) {
+        std::string plain(text);
+        std::erase(plain, '_');
+        return plain;
+    };
+    return letters(without_perf(given)) == letters(name);
+}
+
 std::optional<Collective> collective_called(std::string_view name) {
-    name = without_perf(name);
-    for (const Collective collective : value_collectives) {
-        std::string spelling = qccl::name(collective);
-        if (name == spelling) return collective;
-        std::erase(spelling, '_');
-        if (name == spelling) return collective;
-    }
+    for (const Collective collective : value_collectives)
+        if (is_name(name, qccl::name(collective))) return collective;
     return std::nullopt;
 }
 
@@ -490,22 +495,15 @@ const char *name(const CallKind &kind) {
     return qccl::name(kind.called());
 }
 
-// Underscores count nowhere.
 static std::optional<CallKind> v_form_called(std::string_view name) {
-    const auto plain = [](std::string_view text) {
-        std::string letters(text);
-        std::erase(letters, '_');
-        return letters;
-    };
     for (const VForm &form : v_forms)
-        if (plain(without_perf(name)) == plain(form.name))
-            return CallKind{form.of, Pattern::v_form};
+        if (is_name(name, form.name)) return CallKind{form.of, Pattern::v_form};
     return std::nullopt;
 }
 
 std::optional<CallKind> kind_called(std::string_view name) {
     for (const auto &[called, pattern] : patterns)
-        if (without_perf(name) == called) return CallKind{Collective::send, pattern};
+        if (is_name(name, called)) return CallKind{Collective::send, pattern};
     const auto collective = collective_called(name);
     return collective ? std::optional(CallKind{*collective}) : v_form_called(name);
 }

@@ -37,7 +37,7 @@ struct CallKind {
 };
 const char *name(const CallKind &kind);
 // Recognizes the names by which users call what can be measured: "all_reduce", "allreduce",
-// "all_reduce_perf", "sendrecv".
+// "all_reduce_perf", "send_recv".
 std::optional<CallKind> kind_called(std::string_view name);
 // Returns the names of all kinds.
 Names kind_names();

@@ -88,7 +88,7 @@ class Rows(unittest.TestCase):
             self.assertIn(because, tool.run([PERF, "hypercube", *options], expect=2).stderr)
 
     def test_a_group_is_one_row(self):
-        for collective in (*BUS, "sendrecv"):
+        for collective in (*BUS, "send_recv"):
             alone = perf(collective, "-t", "3", "-b", "6K", "-e", "6K")
             rows = perf(collective, "-t", "3", "-b", "6K", "-e", "6K", "--group", "5", "--codec", "none,int8:min=0", "--lossless", "0")
             self.assertEqual(len(rows), 2 * len(alone))
