@@ -130,6 +130,7 @@ struct CachedCall {
     CallKey call_key;
     ProgramKey key;
     ProgramRef program;
+    std::shared_ptr<const VFormParts> parts{}; // of a v-form, as the caller gave them
 };
 
 class CallCache {

@@ -333,11 +333,21 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
                                 .root = given.root,
                                 .count = given.count},
                    .timeout = comm.parts().timeout};
-    // The key has no place for the counts of a v-form.
-    call.can_be_remembered = !given.parts && (!given.config || add_config(call, *given.config));
+    call.can_be_remembered = !given.config || add_config(call, *given.config);
     if (has_made_number(given.op)) [[unlikely]]
         call.can_be_remembered = add_made_op(call, given) && call.can_be_remembered;
     return call;
+}
+
+// Returns null if the call does not repeat one that was made lately.
+static const CachedCall *find_before(Comm &comm, const CallArguments &given,
+                                     const KeyedCall &call) {
+    if (!call.can_be_remembered) return nullptr;
+    const CachedCall *const before = comm.memo().find(call.call_key);
+    if (!before || !given.parts) return before;
+    Team team = team_of(comm);
+    team.root = static_cast<uint32_t>(given.root);
+    return are_given(*before->parts, *given.parts, team) ? before : nullptr;
 }
 
 // A repeated call with the same arguments skips their checks, except those of the buffers.
@@ -356,12 +366,14 @@ namespace {
 struct NewCall {
     ProgramKey key;
     ReadyCall ready;
+    std::shared_ptr<const VFormParts> parts; // as the caller gave them
 };
 } // namespace
 
 static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, team_of(comm), request));
+    const std::shared_ptr<const VFormParts> parts = key.v.parts;
     QCCL_TRY(check_device(comm, key.op));
     QCCL_TRY(key.spacing, take_stride(given, key, comm.size()));
     QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
@@ -372,7 +384,7 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
     comm.tell_choice(key, *program, names);
-    return NewCall{key, {program, request}};
+    return NewCall{key, {program, request}, parts};
 }
 
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
@@ -383,17 +395,17 @@ Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
 static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &given,
                                            const KeyedCall &call) {
     QCCL_TRY(NewCall made, make_new(comm, given));
-    if (call.can_be_remembered) comm.memo().remember({call.call_key, made.key, made.ready.program});
+    if (call.can_be_remembered)
+        comm.memo().remember({call.call_key, made.key, made.ready.program, made.parts});
     return std::move(made.ready);
 }
 
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
     const KeyedCall call = keyed(comm, given);
-    if (call.can_be_remembered)
-        if (const CachedCall *before = comm.memo().find(call.call_key)) {
-            QCCL_TRY(const Request request, request_again(comm, given, *before, call));
-            return ReadyCall{before->program, request};
-        }
+    if (const CachedCall *before = find_before(comm, given, call)) {
+        QCCL_TRY(const Request request, request_again(comm, given, *before, call));
+        return ReadyCall{before->program, request};
+    }
     return make_and_remember(comm, given, call);
 }
 
@@ -402,11 +414,10 @@ Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
 Done run_call(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
     const KeyedCall call = keyed(comm, given);
-    if (call.can_be_remembered)
-        if (const CachedCall *before = comm.memo().find(call.call_key)) {
-            QCCL_TRY(const Request request, request_again(comm, given, *before, call));
-            return comm.run(before->program, request, stream);
-        }
+    if (const CachedCall *before = find_before(comm, given, call)) {
+        QCCL_TRY(const Request request, request_again(comm, given, *before, call));
+        return comm.run(before->program, request, stream);
+    }
     QCCL_TRY(const ReadyCall ready, make_and_remember(comm, given, call));
     return comm.run(ready.program, ready.request, stream);
 }

@@ -145,6 +145,28 @@ Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const Pa
     return std::make_shared<const VFormParts>(std::move(parts));
 }
 
+static bool are_given(const std::vector<VFormParts::PartRange> &parts, const GivenParts &given) {
+    if (!given.counts) return false;
+    uint64_t end = 0;
+    for (size_t rank = 0; rank < parts.size(); rank++) {
+        const uint64_t start = given.displs ? given.displs[rank] : end;
+        if (parts[rank] != VFormParts::PartRange{start, given.counts[rank]}) return false;
+        end = start + given.counts[rank];
+    }
+    return true;
+}
+
+bool are_given(const VFormParts &parts, const PartArguments &given, const Team &team) {
+    const CollectiveRow &row = row_of(parts.v_form);
+    if (!row.gathers && has_input(parts.v_form, team) && !are_given(parts.sent, given.send))
+        return false;
+    if (!row.scatters && has_output(parts.v_form, team) && !are_given(parts.received, given.recv))
+        return false;
+    if (parts.are_common()) return true;
+    if (row.gathers) return parts.sent[team.rank].count == given.send.count;
+    return !row.scatters || parts.received[team.rank].count == given.recv.count;
+}
+
 std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals) {
     VFormParts scaled = parts;
     for (std::vector<VFormParts::PartRange> *each : {&scaled.sent, &scaled.received})

@@ -34,6 +34,9 @@ struct PartArguments {
 Result<std::shared_ptr<const VFormParts>> take_parts(Collective v_form, const PartArguments &given,
                                                      DataType type, const Team &team);
 
+// Returns whether take_parts would return these parts again.
+bool are_given(const VFormParts &parts, const PartArguments &given, const Team &team);
+
 // Returns the same parts in another unit, of which there are `reals` in an element.
 std::shared_ptr<const VFormParts> in_reals(const VFormParts &parts, unsigned reals);
 
