@@ -321,6 +321,23 @@ std::vector<ByteRange> overflow_places(const Program &program) {
     return places;
 }
 
+// Ranks that do not know each other's counts cannot agree on whether all of them fit the eager
+// slots, so each rank tells for its own. All ranks answer this alike. Ranks of other hosts would
+// get parts that are not for them.
+static bool can_exchange_parts(const Program &program) {
+    const Chunking &cut = program.cut;
+    const bool is_on_one_host = cut.inbox_bytes == 0 && cut.eager_exchanges == 1;
+    return program.layout.is_pairwise() && is_on_one_host && cut.eager_slot_bytes != 0 &&
+           !cut.seals && program.work.codec.is_lossless();
+}
+
+static std::vector<uint32_t> wire_peers(const Schedule &schedule) {
+    std::vector<uint32_t> peers(schedule.wires);
+    for (const Step &step : schedule.steps)
+        if (step.verb == Verb::recv) peers[step.dst.index] = step.peer;
+    return peers;
+}
+
 static Result<Program> compile_with(const Schedule &author, const Work &work, const Chunking &cut,
                                     bool multiplies) {
     QCCL_TRY(const Schedule placed, place_codec(author, work.codec.owner));
@@ -348,7 +365,12 @@ static Result<Program> compile_with(const Schedule &author, const Work &work, co
     program.tile_payload_bytes = find_tile_payload(work, program.tile);
     measure_buffers(program);
     QCCL_TRY(Compiler(program, fused, multiplies).run(dependencies));
-    QCCL_TRY(program.fast_path, bind(program));
+    program.exchanges_parts = can_exchange_parts(program);
+    if (program.exchanges_parts) {
+        program.wire_peers = wire_peers(program.schedule);
+    } else if (!layout.is_pairwise()) {
+        QCCL_TRY(program.fast_path, bind(program));
+    }
     count_wire_bytes(program);
     return program;
 }

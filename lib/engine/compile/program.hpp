@@ -92,6 +92,9 @@ struct Program {
     uint32_t tile_buffers = 0;                  // accumulators as long as a tile, for the rank
     uint32_t segment_buffers = 0;               // accumulators as long as a segment, for each lane
     std::optional<FastPathProgram> fast_path{}; // set if the call takes the fast path
+    // Ranks exchange small parts over eager slots before the tasks, which leave those parts out.
+    bool exchanges_parts = false;
+    std::vector<uint32_t> wire_peers{}; // if exchanges_parts: by received wire slot, the sender
     // Peers may read the caller's buffers in place.
     bool may_lend = false;
     std::vector<Lendable> lendable{}; // if may_lend: by Op::ordinal of encodes

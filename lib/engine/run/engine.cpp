@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "base/types.hpp"
+#include "engine/run/eager_parts.hpp"
 #include "engine/run/interpreter.hpp"
 
 #include <algorithm>
@@ -148,9 +149,9 @@ Done Engine::begin_call(const Program &program, const Call &call) {
     if (!program.fast_path || call.number % calls_between_looks == 0)
         transport_.windows().refresh();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
-    const auto publishes = program.fast_path && !memory_.gpu
-                               ? Transport::Publishes::after_eager_slot
-                               : Transport::Publishes::at_once;
+    const bool begins_with_slot = program.fast_path || program.exchanges_parts;
+    const auto publishes = begins_with_slot && !memory_.gpu ? Transport::Publishes::after_eager_slot
+                                                            : Transport::Publishes::at_once;
     if (call.sampled_nmse || call.counts_hash != 0) [[unlikely]]
         QCCL_TRY(transport_.begin(descriptor_of(program, call), numbers, call.timeout, publishes));
     else
@@ -171,8 +172,9 @@ Done Engine::end_call(const Program &program) {
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     QCCL_TRY(begin_call(program, call));
-    QCCL_TRY(program.fast_path ? run_fast_path_call(program, call, trace)
-                               : run_tasks(program, call, trace));
+    QCCL_TRY(program.fast_path         ? run_fast_path_call(program, call, trace)
+             : program.exchanges_parts ? run_parts(program, call, trace)
+                                       : run_tasks(program, call, trace, nullptr));
     return end_call(program);
 }
 
@@ -184,12 +186,23 @@ bool Engine::streams_results(const Program &program, const Call &call) const {
 }
 
 template <class Trace>
-Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
+Done Engine::run_parts(const Program &program, const Call &call, Trace &trace) {
+    memory_.eager_slots.resize(program.work.team.size);
+    EagerParts parts(transport_, program, call, memory_.eager_slots, trace);
+    QCCL_TRY(parts.exchange());
+    if (parts.need_messages()) QCCL_TRY(run_tasks(program, call, trace, &parts.exchanged()));
+    return parts.store();
+}
+
+template <class Trace>
+Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace,
+                       const ExchangedParts *exchanged) {
     const bool streams = streams_results(program, call);
     if (memory_.gpu && program.work.op == RedOp::pre_mul_sum)
         QCCL_TRY(memory_.factors.fill(device_, *memory_.gpu, *call.op, program.segment_values));
     const auto run = [&] {
-        return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace)
+        return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace,
+                           exchanged)
             .run();
     };
     return memory_.gpu ? on_gpu(run) : run();
@@ -273,7 +286,8 @@ bool Engine::can_run_at_once(const Program &program) const {
 }
 
 bool Engine::can_begin(const Program &program) const {
-    const bool runs_tasks = !program.fast_path && !program.overflows && !program.guard;
+    const bool runs_tasks =
+        !program.fast_path && !program.exchanges_parts && !program.overflows && !program.guard;
     return runs_tasks && !memory_.gpu && !options_.tracer && transport_.can_begin_next() &&
            begins_without_wait(memory_, transport_, program);
 }

@@ -168,6 +168,8 @@ struct EngineMemory {
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
                  uint32_t lanes);
 
+struct ExchangedParts;
+
 class Engine {
 public:
     // `transport` must outlive the engine.
@@ -216,7 +218,10 @@ private:
     template <class Run> Done on_gpu(Run run);
     Done run_traced(const Program &program, const Call &call);
     template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);
-    template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
+    template <class Trace>
+    Done run_tasks(const Program &program, const Call &call, Trace &trace,
+                   const ExchangedParts *exchanged);
+    template <class Trace> Done run_parts(const Program &program, const Call &call, Trace &trace);
     template <class Trace>
     Done run_fast_path_call(const Program &program, const Call &call, Trace &trace);
     template <class Trace>

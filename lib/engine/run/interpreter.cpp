@@ -2,6 +2,7 @@
 // task can go on.
 #include "engine/run/interpreter.hpp"
 
+#include "engine/run/eager_parts.hpp"
 #include "engine/run/pipeline_lane.hpp"
 
 #include <algorithm>
@@ -48,9 +49,9 @@ bool begins_without_wait(const EngineMemory &memory, const Transport &transport,
 template <class Trace>
 Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                                 Counters &counters, const Program &program, const Call &call,
-                                bool streams, Trace &trace)
+                                bool streams, Trace &trace, const ExchangedParts *exchanged)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), call_(call), trace_(trace),
+      program_(program), call_(call), trace_(trace), exchanged_(exchanged),
       executor_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
       leaves_progress_to_receives_(program.geometry.wire_bytes >= Transport::long_message_bytes &&
@@ -270,6 +271,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(Pipel
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
     if (program_.layout.is_pairwise() && !executor_.has_segment(lane, task)) return Progress::done;
+    if (exchanged_ && exchanged_->has(task, program_)) return Progress::done;
     if (task.kind == Task::Kind::work) return try_work(lane, number);
     QCCL_TRY(const bool is_done,
              task.kind == Task::Kind::send ? try_send(lane, task) : try_recv(lane, task));
@@ -343,13 +345,10 @@ Done Interpreter<Trace>::check_part(const PipelineLane &lane, const Step &step,
     const Geometry &geometry = program_.geometry;
     const uint64_t before = lane.instance() * geometry.segment;
     const bool ends_here = *sent < geometry.segment || program_.work.codec.has_whole_buckets();
-    return Error::make(Code::mismatch,
-                       "rank %" PRIu32 " sends %s%" PRIu64 " values to rank %" PRIu32
-                       ", which expects %" PRIu64,
-                       step.peer, ends_here ? "" : "at least ", before + *sent,
-                       program_.work.team.rank, program_.layout.range(step.dst, step.chunk).count)
-        .at_rank(step.peer)
-        .compared(static_cast<int64_t>(before + expected), static_cast<int64_t>(before + *sent));
+    const uint64_t own = program_.layout.range(step.dst, step.chunk).count;
+    Error error = other_count(program_, step.peer, before + *sent, !ends_here, own);
+    return error.compared(static_cast<int64_t>(before + expected),
+                          static_cast<int64_t>(before + *sent));
 }
 
 // The messages that this rank sends from now on carry the larger value further. Each rank's values

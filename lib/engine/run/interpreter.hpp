@@ -21,11 +21,11 @@ bool begins_without_wait(const EngineMemory &memory, const Transport &transport,
 // `Trace` is NoTrace or StepTrace.
 template <class Trace> class Interpreter {
 public:
-    // With `streams` results are stored past the cache. All references must outlive the
-    // interpreter.
+    // With `streams` results are stored past the cache. `exchanged`: parts that the interpreter
+    // leaves out; may be null. All references must outlive the interpreter.
     Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                 Counters &counters, const Program &program, const Call &call, bool streams,
-                Trace &trace);
+                Trace &trace, const ExchangedParts *exchanged);
 
     // Runs the call to its end. An error is the transport's, the device's or that of a damaged
     // message.
@@ -98,6 +98,7 @@ private:
     const Program &program_;
     const Call &call_;
     Trace &trace_;
+    const ExchangedParts *const exchanged_;
     TaskExecutor executor_;
     StoreChoice &store_;
     const bool leaves_progress_to_receives_; // see Transport::progress
