@@ -4,6 +4,7 @@
 #include "comm/creation_exchange.hpp"
 
 #include "base/text.hpp"
+#include "transport/peer_info.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -64,7 +65,7 @@ Done StatusAllGather::agree(const Done &mine, const void *data, void *all, uint6
     std::vector<StatusNote> notes(bootstrap_.size());
     if (const Done done = bootstrap_.all_gather(&note, notes.data(), sizeof note); !done) {
         is_over_ = true;
-        return mine ? done : mine;
+        return mine || may_explain(done.error(), mine.error()) ? done : mine;
     }
     if (!mine) {
         is_over_ = true;

@@ -187,12 +187,18 @@ double PeerInfoTable::ranks_per_core() const {
     return most;
 }
 
+bool may_explain(const Error &failure, const Error &own) {
+    return own.code == Code::peer_lost && own.rank != Error::no_rank &&
+           failure.rank != Error::no_rank && failure.rank != own.rank;
+}
+
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {
     RankOutcome outcome;
     if (!mine) outcome.error = mine.error();
     std::vector<RankOutcome> all(size);
     if (const Done gathered = all_gather(&outcome, all.data(), sizeof outcome); !gathered)
-        return mine ? gathered : mine; // this rank's own error says more
+        // This rank's own error says more, unless it follows from what the others have found.
+        return mine || may_explain(gathered.error(), mine.error()) ? gathered : mine;
     for (uint32_t peer = 0; peer < size; peer++) QCCL_TRY(all[peer].of_rank(peer));
     return {};
 }

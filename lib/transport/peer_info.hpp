@@ -88,6 +88,9 @@ private:
     std::vector<uint32_t> hosts_; // by rank; empty: there is one host
 };
 
+// Whether `own` says that another rank has left, and `failure`, with which the ranks' all-gather
+// has failed, names a third one, for whose loss that rank may have left.
+bool may_explain(const Error &failure, const Error &own);
 // Tells all ranks whether this rank has succeeded. If any rank has not, every rank returns the
 // error of the lowest such rank.
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather);

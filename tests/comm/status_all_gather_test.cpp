@@ -36,15 +36,17 @@ public:
     std::string means() const override { return inner_.means(); }
     Done all_gather(const void *mine, void *all, size_t bytes) override {
         count_++;
-        if (count_ == failing_) return Error::make(Code::timeout, "in vain");
+        if (count_ == failing_) return failure_;
         return inner_.all_gather(mine, all, bytes);
     }
     void fail_in(int number) { failing_ = number; }
+    void fail_with(const Error &failure) { failure_ = failure; }
     int count() const { return count_; }
 
 private:
     Bootstrap &inner_;
     int count_ = 0, failing_ = 0;
+    Error failure_ = Error::make(Code::timeout, "in vain");
 };
 
 static void values_come_in_rank_order() {
@@ -92,6 +94,28 @@ static void a_lost_rank_s_reason_is_returned() {
     CHECK_EQ(std::string(dones[0].error().text), "no more files");
     CHECK_EQ(std::string(dones[1].error().text), "rank 0: no more files");
     CHECK_EQ(dones[1].error().rank, 0);
+}
+
+// A rank may have left because a third one has died, which the bootstrap then knows.
+static void the_death_for_which_a_lost_rank_has_left_is_returned() {
+    const Error death = Error::make(Code::peer_lost, "rank 2 died").at_rank(2);
+    for (const int64_t lost : {int64_t{0}, int64_t{2}, int64_t{Error::no_rank}}) {
+        const auto bootstraps = create_local_bootstraps(1, 20s);
+        CountedBootstrap failing(*bootstraps[0]);
+        failing.fail_in(1);
+        failing.fail_with(death);
+        StatusAllGather exchange(failing);
+        const Done own = Error::make(Code::peer_lost, "a rank left").at_rank(lost);
+        CHECK_EQ(std::string(exchange.conclude(own).error().text),
+                 lost == 0 ? "rank 2 died" : "a rank left");
+    }
+    const auto bootstraps = create_local_bootstraps(1, 20s);
+    CountedBootstrap failing(*bootstraps[0]);
+    failing.fail_in(1);
+    failing.fail_with(death);
+    StatusAllGather exchange(failing);
+    const Done own = Error::make(Code::system_error, "no more files").at_rank(0);
+    CHECK_EQ(std::string(exchange.conclude(own).error().text), "no more files");
 }
 
 static void a_failure_is_heard_in_the_middle_of_the_others_work() {
@@ -219,6 +243,7 @@ int main() {
         QTEST(values_of_any_size_arrive),
         QTEST(a_rank_that_has_failed_keeps_its_own_error),
         QTEST(a_lost_rank_s_reason_is_returned),
+        QTEST(the_death_for_which_a_lost_rank_has_left_is_returned),
         QTEST(a_failure_is_heard_in_the_middle_of_the_others_work),
         QTEST(nothing_is_exchanged_after_a_failure),
         QTEST(a_told_error_names_its_rank_and_is_printable),

@@ -1,5 +1,6 @@
 // Tests lib/transport/peer_info: the cores that ranks may run on decide which ranks may spin, and
-// all ranks refuse a rank that does not fit, with the same error.
+// all ranks refuse a rank that does not fit, with the same error. A rank that has lost another one
+// returns the cause.
 #include "transport_ranks.hpp"
 
 #include "transport/peer_info.hpp"
@@ -153,6 +154,22 @@ void memory_has_to_suffice_for_all() {
     }
 }
 
+// A rank whose partner has left learns why from the others.
+void the_cause_of_a_loss_is_returned() {
+    const AllGather fails = [](const void *, void *, size_t) -> Done {
+        return Error::make(Code::peer_lost, "rank 2 died").at_rank(2);
+    };
+    const auto said = [&](const Error &own) {
+        return std::string(gather_done(own, 3, fails).error().text);
+    };
+    const Error left = Error::make(Code::peer_lost, "rank 0 left").at_rank(0);
+    CHECK_EQ(said(left), "rank 2 died");
+    CHECK_EQ(said(Error::make(Code::peer_lost, "rank 2 left").at_rank(2)), "rank 2 left");
+    CHECK_EQ(said(Error::make(Code::peer_lost, "one left")), "one left");
+    CHECK_EQ(said(Error::make(Code::system_error, "no more files").at_rank(0)), "no more files");
+    CHECK_EQ(std::string(gather_done({}, 3, fails).error().text), "rank 2 died");
+}
+
 } // namespace
 
 int main() {
@@ -163,6 +180,7 @@ int main() {
         QTEST(another_version_is_refused),
         QTEST(another_user_is_refused),
         QTEST(memory_has_to_suffice_for_all),
+        QTEST(the_cause_of_a_loss_is_returned),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
