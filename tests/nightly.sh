@@ -57,7 +57,7 @@ kills() {
 
 faults() {
     set_up full $full_options &&
-        PYTHONPATH=tests/support /usr/bin/python3 tests/hosts/faults_test.py build-night-full/tests/far_survivor \
+        PYTHONPATH=tests/support /usr/bin/python3 tests/hosts/faults_test.py build-night-full/tests/far_survivor build-night-full/tests/far_creator \
             --kills $((kills / 5)) --cuts $((kills / 20)) --endings $((kills / 20)) --late 90
 }
 

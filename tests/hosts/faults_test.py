@@ -1,9 +1,9 @@
-"""What goes wrong between hosts, at random moments: ranks are killed, links are cut for a while or for ever, connections are
-reset, a rank ends the communicator, a rank comes late. Nobody hangs, nobody has a wrong result, and every error names a rank
-at fault.
+"""What goes wrong between hosts, at random moments: ranks are killed, also while they make communicators, links are cut for a
+while or for ever, connections are reset, a rank ends the communicator, a rank comes late. Nobody hangs, nobody has a wrong
+result, and every error names a rank at fault.
 
-usage: faults_test.py FAR_SURVIVOR [--kills N] [--cuts N] [--endings N] [--late SECONDS] [--peer-timeout SECONDS] [--seed N]
-                      [--verbose]
+usage: faults_test.py FAR_SURVIVOR FAR_CREATOR [--kills N] [--cuts N] [--endings N] [--late SECONDS] [--peer-timeout SECONDS]
+                      [--seed N] [--verbose]
 """
 import argparse
 import collections
@@ -34,6 +34,7 @@ UCX_ENDS_TWICE = "Assertion `comp->count > 0' failed"
 
 OPTIONS = argparse.ArgumentParser(description=__doc__)
 OPTIONS.add_argument("program", type=lambda text: pathlib.Path(text).resolve())
+OPTIONS.add_argument("creator", type=lambda text: pathlib.Path(text).resolve())
 OPTIONS.add_argument("--kills", type=int, default=6)
 OPTIONS.add_argument("--cuts", type=int, default=5)
 OPTIONS.add_argument("--endings", type=int, default=4)
@@ -48,9 +49,12 @@ TIMEOUT = 2 * PEER_TIMEOUT  # for ranks that never come
 
 
 class Run:
-    """A job of the program on all hosts of a testbed, and what its ranks report."""
+    """A job of the program on all hosts of a testbed, and what its ranks report.
 
-    def __init__(self, bed, ranks, calls=CALLS, more=(), **env):
+    creates: the word for FAR_CREATOR, which the job then consists of.
+    """
+
+    def __init__(self, bed, ranks, calls=CALLS, more=(), creates=None, **env):
         self.bed, self.per_host, self.size = bed, ranks, len(bed.hosts) * ranks
         self.folder = bed.folder / "run"
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -59,7 +63,8 @@ class Run:
         self.path.write_bytes(bytes(LAYOUT.size * self.size))
         env = {"QCCL_PEER_TIMEOUT": f"{PEER_TIMEOUT}s", "QCCL_TIMEOUT": f"{TIMEOUT}s", **env}
         self.begun = time.monotonic()
-        self.job = testbed.Job(bed, [CHOSEN.program, self.path, calls, *more], ranks, env=env, output=self.folder)
+        command = [CHOSEN.creator, self.path, creates] if creates else [CHOSEN.program, self.path, calls, *more]
+        self.job = testbed.Job(bed, command, ranks, env=env, output=self.folder)
 
     def __enter__(self):
         return self
@@ -209,6 +214,46 @@ class Deaths(Faults):
         notes = self.repeat("killed", CHOSEN.kills, self.kill_one)
         in_calls = sum("in stage 1" in note for note in notes)
         self.assertGreater(in_calls * 2, CHOSEN.kills, "too few ranks died inside the calls: the moments are chosen badly")
+
+
+class Creations(Faults):
+    """Ranks make communicators again and again until one of them is killed, each of them in turn."""
+    RANKS = 2
+
+    def kill_one(self, creates, number):
+        with Run(self.bed, self.RANKS, creates=creates) as run:
+            victim = number % run.size
+            is_early = number % 3 == 2
+            if is_early:
+                time.sleep(self.random.uniform(0.02, 0.6))
+            else:
+                run.await_call(victim, self.random.randrange(1, 4))
+                time.sleep(self.random.uniform(0, 0.3))
+            at = run.report(victim)
+            run.job.kill(victim)
+            killed = time.monotonic()
+            survivors = [rank for rank in range(run.size) if rank != victim]
+            # A rank that has not come to a rendezvous is waited for as long as any that is late; then the others shrink.
+            late = self.check_soon(run, survivors, killed, TIMEOUT + PEER_TIMEOUT)
+            for rank in run.left_by_ucx(survivors):
+                self.check_error(run, rank, victim, creates)
+            return f"{creates}: rank {victim} in stage {at.stage} after {at.calls} communicators; {late:.2f} s; {run.summary()}"
+
+    def check_error(self, run, rank, victim, creates):
+        report = run.report(rank)
+        self.assertNotEqual(report.result, SUCCESS, f"rank {rank} has no error; {run.summary()}")
+        # A new rank meets the old ones at the rendezvous alone, and may hear only which of them has given up.
+        is_new = creates == "grow" and rank >= run.size - self.RANKS
+        named = r"\d+" if is_new else victim
+        # The old ranks revoke their communicator when they have an error, so that none of them waits in another call.
+        self.assertRegex(report.sentence, rf"\b(ranks? ([\d, and]*\b)?{named}\b|rendezvous|rank \d+ revoked)",
+                         f"rank {rank}; {[each.sentence for each in run.reports()]}")
+
+    def test_every_survivor_of_a_growth_has_an_error(self):
+        self.repeat("killed while it grows", CHOSEN.kills, lambda number: self.kill_one("grow", number))
+
+    def test_every_survivor_of_a_nonblocking_creation_has_an_error(self):
+        self.repeat("killed without blocking", CHOSEN.kills, lambda number: self.kill_one("nonblocking", number))
 
 
 class Cuts(Faults):
