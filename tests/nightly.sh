@@ -2,12 +2,13 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz tidy processors; none: all
+#   tests/nightly.sh [PART...]   parts: full kills faults sequences programs sanitizers valgrind fuzz tidy processors; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
 #   QTEST_SEQUENCES=100000  sequences of calls in which one rank disagrees with the others
-#   QTEST_SEED=1            of those sequences
+#   QTEST_PROGRAMS=100000   random programs of valid calls; a tenth as many break a rule
+#   QTEST_SEED=1            of those sequences and programs
 #   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
@@ -17,6 +18,7 @@ export PATH
 runs=${QTEST_RUNS:-10000000}
 kills=${QTEST_KILLS:-1000}
 sequences=${QTEST_SEQUENCES:-100000}
+programs=${QTEST_PROGRAMS:-100000}
 seed=${QTEST_SEED:-1}
 every=${QTEST_EVERY:-5}
 failed=
@@ -64,6 +66,11 @@ faults() {
 sequences() {
     set_up full $full_options &&
         build-night-full/tests/disagreements --sequences "$sequences" --seed "$seed" --jobs 8
+}
+
+programs() {
+    set_up full $full_options &&
+        build-night-full/tests/random_programs --programs "$programs" --broken $((programs / 10)) --seed "$seed" --jobs 8
 }
 
 # $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang: g++ 12 takes the better part of an hour for the kernels.
@@ -117,14 +124,14 @@ case ${1-} in
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz tidy processors
+[ $# -gt 0 ] || set -- full kills faults sequences programs sanitizers valgrind fuzz tidy processors
 for name in "$@"; do
     case $name in
-    full | kills | faults | sequences | fuzz | tidy | processors) part "$name" ;;
+    full | kills | faults | sequences | programs | fuzz | tidy | processors) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz tidy processors" >&2
+        echo "nightly.sh: no part $name; parts: full kills faults sequences programs sanitizers valgrind fuzz tidy processors" >&2
         exit 2
         ;;
     esac

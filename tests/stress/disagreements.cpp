@@ -12,19 +12,15 @@
 //
 // --runs is the same as --sequences. Without either, QTEST_SEQUENCES sets the number of sequences.
 // A seed and a number identify a sequence: `--seed S --first N --sequences 1` plays it again.
-#include "tests/transport/killable_ranks.hpp"
+#include "rank_processes.hpp"
 #include "sequence_judge.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
-
-#include <semaphore.h>
-#include <sys/prctl.h>
 
 namespace {
 
-using namespace sequences;
+using namespace stress;
 using killable::number_after;
 using killable::say;
 
@@ -36,8 +32,6 @@ struct Arguments {
     bool shows_table = false;
     Scope scope;
 };
-
-void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 // Counts over the sequences of a job.
 struct SequenceCounts {
@@ -58,88 +52,6 @@ struct SequenceCounts {
                 broken[i][j] += other.broken[i][j];
             }
     }
-};
-
-// Processes that play ranks, one sequence after another. The first process plays all ranks if they
-// are threads. The parent process makes no library calls, so that it can fork new processes at any
-// time.
-class RankGroup {
-public:
-    explicit RankGroup(Scope scope) : scope_(scope) {
-        sem_init(&shared().ends, 1, 0);
-        for (int rank = 0; rank < max_ranks; rank++) {
-            sem_init(&shared().starts[rank], 1, 0);
-            processes_.start([this, rank] { serve(rank); });
-        }
-    }
-
-    const SequenceStage &stage() const { return shared().stage; }
-
-    // Plays the sequence. Returns whether all ranks have ended in time; if not, the group cannot be
-    // used again.
-    bool play(const Sequence &sequence, double seconds) {
-        prepare(shared().stage, sequence);
-        shared().seed = sequence.seed;
-        const int busy = sequence.runner == Runner::processes ? sequence.ranks : 1;
-        for (int rank = 0; rank < busy; rank++) sem_post(&shared().starts[rank]);
-        timespec until{};
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += static_cast<time_t>(seconds);
-        for (int ended = 0; ended < busy;) {
-            if (wait_for_an_end(until))
-                ended++;
-            else if (has_died() || is_past(until))
-                return false;
-        }
-        return true;
-    }
-
-private:
-    struct Shared {
-        sem_t starts[max_ranks], ends;
-        uint64_t seed;
-        SequenceStage stage;
-    };
-    Shared &shared() const { return memory_[0]; }
-
-    [[noreturn]] void serve(int rank) {
-        end_with_parent();
-        for (;;) {
-            while (sem_wait(&shared().starts[rank]) != 0) {}
-            const Sequence sequence = make_sequence(shared().seed, scope_);
-            if (sequence.runner == Runner::processes)
-                play_rank(sequence, rank, shared().stage);
-            else
-                play_threads(sequence, shared().stage);
-            sem_post(&shared().ends);
-        }
-    }
-
-    // Wakes every quarter of a second, so that the caller notices ranks that have died.
-    bool wait_for_an_end(const timespec &last) const {
-        timespec until{};
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 250'000'000;
-        if (until.tv_nsec >= 1'000'000'000) {
-            until.tv_nsec -= 1'000'000'000;
-            until.tv_sec++;
-        }
-        return sem_timedwait(&shared().ends, until.tv_sec < last.tv_sec ? &until : &last) == 0;
-    }
-    static bool is_past(const timespec &until) {
-        timespec now{};
-        clock_gettime(CLOCK_REALTIME, &now);
-        return now.tv_sec > until.tv_sec;
-    }
-    bool has_died() const {
-        for (int rank = 0; rank < max_ranks; rank++)
-            if (processes_.reap(rank, [] { return false; })) return true;
-        return false;
-    }
-
-    const Scope scope_;
-    const killable::Reports<Shared> memory_{1};
-    killable::Processes processes_;
 };
 
 // Plays every `jobs`-th sequence, in a process of its own.
@@ -176,23 +88,35 @@ private:
     void print(const Sequence &sequence, long number, const Judgement &judgement) const {
         std::string said = say("sequence %ld of seed %ld breaks:", number, arguments_.seed);
         for (const Breach breach : judgement.breaches) said += std::string(" ") + name(breach);
-        said += "\n  " + text(sequence) + results_text(sequence, rank_group_->stage()) + "\n";
+        said += "\n  " + text(sequence) + results_text(sequence, processes_->stage()) + "\n";
         std::fputs(said.c_str(), stdout); // in one write, because jobs share the stream
         std::fflush(stdout);
     }
 
     Judgement play_once(const Sequence &sequence) {
-        if (!rank_group_ || !is_group_whole_)
-            rank_group_ = std::make_unique<RankGroup>(arguments_.scope);
-        const double seconds = patience_s + static_cast<double>(arguments_.timeout);
-        is_group_whole_ = rank_group_->play(sequence, seconds);
-        return judge(sequence, rank_group_->stage(), is_group_whole_,
+        if (!are_whole_) processes_.reset(); // which waits for all children of this process
+        if (!processes_)
+            processes_ = std::make_unique<Processes>(
+                [scope = arguments_.scope](uint64_t seed, int rank, SequenceStage &stage) {
+                    const Sequence own = make_sequence(seed, scope);
+                    if (own.setting.runner == Runner::processes)
+                        play_rank(own, rank, stage);
+                    else
+                        play_threads(own, stage);
+                });
+        prepare(processes_->stage(), sequence);
+        const Setting &setting = sequence.setting;
+        const double last = now_s() + patience_s + static_cast<double>(arguments_.timeout);
+        are_whole_ =
+            processes_->play(sequence.seed, setting.runner == Runner::processes ? setting.ranks : 1,
+                             [&] { return now_s() < last; });
+        return judge(sequence, processes_->stage(), are_whole_,
                      static_cast<double>(arguments_.peer_timeout));
     }
     static bool may_be_load(const Judgement &judgement) {
         return !judgement.breaches.empty() &&
                std::all_of(judgement.breaches.begin(), judgement.breaches.end(),
-                           [](Breach breach) { return sequences::may_be_load(breach); });
+                           [](Breach breach) { return stress::may_be_load(breach); });
     }
 
     void note(const Sequence &sequence, const Judgement &judgement) {
@@ -211,8 +135,9 @@ private:
     const Arguments &arguments_;
     const long number_;
     SequenceCounts &counts_; // in memory shared with the parent
-    std::unique_ptr<RankGroup> rank_group_;
-    bool is_group_whole_ = false;
+    using Processes = RankProcesses<uint64_t, SequenceStage>;
+    std::unique_ptr<Processes> processes_;
+    bool are_whole_ = false;
 };
 
 // Prints failed / played sequences, by the disagreement and by the further call.

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace sequences {
+namespace stress {
 
 namespace {
 
@@ -21,8 +21,8 @@ public:
     Judgement run(bool has_ended) {
         judgement_.further = further_call();
         if (!has_ended) breach(Breach::stuck);
-        for (int rank = 0; rank < sequence_.ranks; rank++) check_rank(rank);
-        for (int rank = 1; rank < sequence_.ranks; rank++)
+        for (int rank = 0; rank < sequence_.ranks(); rank++) check_rank(rank);
+        for (int rank = 1; rank < sequence_.ranks(); rank++)
             for (int other = 0; other < rank; other++) compare(other, rank);
         if (difference_) check_errors();
         return judgement_;
@@ -110,8 +110,9 @@ private:
     // Small calls between hosts are lossless whatever codec they name, so they are the same call
     // after all.
     bool is_codec_unused() const {
-        if (sequence_.disagreement != Disagreement::codec || sequence_.hosts == 1) return false;
-        for (int rank = 0; rank < sequence_.ranks; rank++)
+        if (sequence_.disagreement != Disagreement::codec || sequence_.setting.hosts == 1)
+            return false;
+        for (int rank = 0; rank < sequence_.ranks(); rank++)
             if (has_error(rank)) return false;
         return true;
     }
@@ -119,7 +120,7 @@ private:
     // A shrink repairs a failed communicator, but only for ranks that know of the failure.
     Breach silence(int rank) const {
         bool has_failed = false;
-        for (int other = 0; other < sequence_.ranks; other++)
+        for (int other = 0; other < sequence_.ranks(); other++)
             has_failed = has_failed || first_error(other) < last_index(other);
         const bool shrinks = calls(rank)[last_index(rank)].kind == Kind::shrink;
         return shrinks && has_failed ? Breach::shrunk_unaware : Breach::silent;
@@ -149,7 +150,7 @@ private:
     void check_errors() {
         const char *sentence = nullptr;
         bool is_somebody_told = false;
-        for (int rank = 0; rank < sequence_.ranks; rank++) {
+        for (int rank = 0; rank < sequence_.ranks(); rank++) {
             if (!has_error(rank)) continue;
             is_somebody_told = true;
             const CallOutcome &error = outcome(rank).outcomes[first_error(rank)];
@@ -164,7 +165,7 @@ private:
     // make. Ranks that needed nothing from it may have success, and others only learn that it has
     // left.
     bool has_leaver() const {
-        for (int rank = 0; rank < sequence_.ranks; rank++)
+        for (int rank = 0; rank < sequence_.ranks(); rank++)
             if (ends_there(rank)) return true;
         return false;
     }
@@ -202,7 +203,7 @@ std::string results_text(const Sequence &sequence, const SequenceStage &stage) {
         if (at == sentences.end()) sentences.emplace_back(sentence);
         return say(" %d[%d]", result, static_cast<int>(number) + 1);
     };
-    for (int rank = 0; rank < sequence.ranks; rank++) {
+    for (int rank = 0; rank < sequence.ranks(); rank++) {
         const RankOutcome &own = stage.ranks[rank];
         said += say("\n  rank %d got:", rank);
         if (own.created != qcclSuccess)
@@ -223,4 +224,4 @@ std::string results_text(const Sequence &sequence, const SequenceStage &stage) {
     return said;
 }
 
-} // namespace sequences
+} // namespace stress

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-namespace sequences {
+namespace stress {
 
 // The rules, named by how they are broken. "The further call" is the one after the call that
 // disagreed. Ranks whose communicator a peer may legitimately leave are exempt (Judge).
@@ -42,4 +42,4 @@ Judgement judge(const Sequence &sequence, const SequenceStage &stage, bool has_e
 // Returns the results of each rank's calls, a line for each rank, and each error's sentence once.
 std::string results_text(const Sequence &sequence, const SequenceStage &stage);
 
-} // namespace sequences
+} // namespace stress

@@ -2,65 +2,18 @@
 // (see sequence_rank.hpp). Used by the test program disagreements; blocks until the rank is done.
 #include "sequence_rank.hpp"
 
-#include "tests/transport/killable_ranks.hpp"
-#include "sequence_vector.hpp"
+#include "call_maker.hpp"
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-namespace sequences {
+namespace stress {
 
 namespace {
-
-// The context of a caller's all-gather over the memory that the ranks share.
-struct Gathering {
-    SequenceStage &stage;
-    int rank, ranks;
-    std::unique_lock<std::mutex> lock{}; // locks the environment until creation has read it
-};
-
-int gather(const void *mine, void *all, size_t bytes, void *context) {
-    auto &gathering = *static_cast<Gathering *>(context);
-    if (gathering.lock.owns_lock()) gathering.lock.unlock();
-    SequenceStage &stage = gathering.stage;
-    if (bytes > sizeof stage.gathered[0]) return 1;
-    std::memcpy(stage.gathered[gathering.rank], mine, bytes);
-    pthread_barrier_wait(&stage.barrier);
-    for (int rank = 0; rank < gathering.ranks; rank++)
-        std::memcpy(static_cast<char *>(all) + static_cast<size_t>(rank) * bytes,
-                    stage.gathered[rank], bytes);
-    pthread_barrier_wait(&stage.barrier);
-    return 0;
-}
-
-// The environment says which host a rank counts as being on, and threads share the environment. A
-// rank holds the lock until its creation, which reads the environment first, has reached the
-// all-gather.
-qcclResult_t create_by_gather(const Sequence &sequence, int rank, SequenceStage &stage,
-                              qcclComm_t *comm) {
-    static std::mutex environment;
-    Gathering gathering{stage, rank, sequence.ranks};
-    gathering.lock = std::unique_lock(environment);
-    if (sequence.hosts > 1)
-        setenv("QCCL_HOSTID", killable::say("h%d", sequence.host_of(rank)).c_str(), 1);
-    else
-        unsetenv("QCCL_HOSTID");
-    const qcclOob_t oob{gather, &gathering};
-    return qcclCommInitOob(comm, sequence.ranks, rank, &oob, nullptr);
-}
-
-double now_s() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 class Player {
 public:
@@ -74,7 +27,8 @@ public:
         const auto &calls = sequence_.calls[static_cast<size_t>(rank_)];
         for (size_t i = 0; i < calls.size(); i++) {
             // Random delays let the ranks reach a call at different times.
-            if (draw(4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw(2000)));
+            if (local_.below(4) == 0)
+                std::this_thread::sleep_for(std::chrono::microseconds(local_.below(2000)));
             make(calls[i], i);
             own_.calls = i + 1;
         }
@@ -82,32 +36,24 @@ public:
     }
 
 private:
-    uint64_t draw(uint64_t bound) {
-        local_ = local_ * 6364136223846793005U + 1442695040888963407U;
-        return (local_ >> 33) % bound;
-    }
-
     void make(const Call &call, size_t index) {
         CallOutcome &outcome = own_.outcomes[index];
         std::vector<CallBuffers> buffers;
         for (int i = 0; i < call.grouped && call.has_data(); i++)
-            buffers.emplace_back(call, rank_, sequence_.ranks, draw(2) == 0);
-        if (call.kind == Kind::destroy && meets_before_end()) pthread_barrier_wait(&stage_.barrier);
+            buffers.emplace_back(call, rank_, sequence_.ranks(), local_);
+        if (call.kind == Kind::destroy && meets_before_end())
+            pthread_barrier_wait(&stage_.world.barrier);
         const double begin = now_s();
         outcome.result = issue(call, index, buffers);
         outcome.seconds = now_s() - begin;
         if (outcome.result != qcclSuccess)
             std::snprintf(outcome.sentence, sizeof outcome.sentence, "%s", qcclGetLastError(comm_));
-        for (const CallBuffers &each : buffers) check(call, index, each, outcome);
+        for (const CallBuffers &each : buffers) check(index, each, outcome);
     }
-    void check(const Call &call, size_t index, const CallBuffers &buffers, CallOutcome &outcome) {
+    void check(size_t index, const CallBuffers &buffers, CallOutcome &outcome) {
         if (outcome.result == qcclSuccess) {
-            const auto bytes = buffers.received();
-            outcome.hash = outcome.hash * 31 +
-                           std::hash<std::string_view>()(
-                               {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
-            const bool is_exact = call.codec == nullptr || std::strcmp(call.codec, "bf16") == 0;
-            if (index < agreed_ && is_exact && !buffers.are_right()) outcome.is_wrong = true;
+            outcome.hash = outcome.hash * 31 + buffers.hash();
+            if (index < agreed_ && !buffers.are_right()) outcome.is_wrong = true;
         }
         if (!buffers.are_intact()) outcome.is_wrong = true;
     }
@@ -131,105 +77,37 @@ private:
         return result == qcclSuccess ? synchronized : result;
     }
     qcclResult_t issue_collective(const Call &call, std::vector<CallBuffers> &buffers) {
-        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-        config.algorithm = call.algorithm;
-        config.tag = draw(3); // ranks may give different tags
-        if (call.codec != nullptr && qcclCodecCreate(&config.codec, call.codec) != qcclSuccess)
-            return qcclInternalError;
+        const CallPlace place{comm_, rank_, sequence_.ranks(), stream_};
         CallBuffers *const first = buffers.empty() ? nullptr : buffers.data();
         qcclResult_t result = qcclSuccess;
         switch (call.form) {
-        case CallForm::plain: result = call_library(call, first, &config); break;
-        case CallForm::prepared: result = call_prepared(call, first, &config); break;
-        case CallForm::grouped: result = call_group(call, first, &config); break;
+        case CallForm::plain: result = maker_.make(call, first, place, local_); break;
+        case CallForm::prepared: result = call_prepared(call, first, place); break;
+        case CallForm::grouped: result = call_group(call, first, place); break;
         }
-        qcclCodecDestroy(config.codec);
+        maker_.let_go();
         return result;
     }
     // A call that a group refuses makes its end return the refusal.
-    qcclResult_t call_group(const Call &call, CallBuffers *buffers,
-                            const qcclCollConfig_t *config) {
+    qcclResult_t call_group(const Call &call, CallBuffers *buffers, const CallPlace &place) {
         qcclGroupStart();
         for (int i = 0; i < call.grouped; i++)
-            (void)call_library(call, buffers == nullptr ? nullptr : buffers + i, config);
+            (void)maker_.make(call, buffers == nullptr ? nullptr : buffers + i, place, local_);
         return qcclGroupEnd();
     }
-    qcclResult_t call_prepared(const Call &call, CallBuffers *buffers,
-                               const qcclCollConfig_t *config) {
+    qcclResult_t call_prepared(const Call &call, CallBuffers *buffers, const CallPlace &place) {
         qcclColl_t prepared = nullptr;
-        qcclResult_t result = qcclCollCreate(
-            &prepared, collective_of(call.kind), buffers == nullptr ? nullptr : buffers->send(),
-            buffers == nullptr ? nullptr : buffers->recv(), call.count, call.type, call.op,
-            call.root, comm_, stream_, config);
+        qcclResult_t result = maker_.prepare(&prepared, call, buffers, place, local_);
         if (result == qcclSuccess) result = qcclCollStart(prepared);
-        qcclCollFree(prepared);
+        if (prepared != nullptr) qcclCollFree(prepared);
         return result;
-    }
-    static qcclCollective_t collective_of(Kind kind) {
-        switch (kind) {
-        case Kind::all_reduce: return qcclCollAllReduce;
-        case Kind::reduce_scatter: return qcclCollReduceScatter;
-        case Kind::reduce: return qcclCollReduce;
-        case Kind::scan: return qcclCollScan;
-        case Kind::exscan: return qcclCollExscan;
-        case Kind::all_gather: return qcclCollAllGather;
-        case Kind::broadcast: return qcclCollBroadcast;
-        case Kind::gather: return qcclCollGather;
-        case Kind::scatter: return qcclCollScatter;
-        case Kind::all_to_all: return qcclCollAllToAll;
-        default: return qcclCollBarrier;
-        }
-    }
-    qcclResult_t call_library(const Call &call, CallBuffers *buffers,
-                              const qcclCollConfig_t *config) {
-        if (call.kind == Kind::barrier) return qcclBarrierConfig(comm_, stream_, config);
-        const void *send = buffers->send();
-        void *recv = buffers->recv();
-        switch (call.kind) {
-        case Kind::all_reduce:
-            return qcclAllReduceConfig(send, recv, call.count, call.type, call.op, comm_, stream_,
-                                       config);
-        case Kind::reduce_scatter:
-            return qcclReduceScatterConfig(send, recv, call.count, call.type, call.op, comm_,
-                                           stream_, config);
-        case Kind::scan:
-            return qcclScanConfig(send, recv, call.count, call.type, call.op, comm_, stream_,
-                                  config);
-        case Kind::exscan:
-            return qcclExscanConfig(send, recv, call.count, call.type, call.op, comm_, stream_,
-                                    config);
-        case Kind::messages:
-            return qcclSendRecvConfig(send, call.count, (rank_ + 1) % sequence_.ranks, recv,
-                                      call.count, (rank_ + sequence_.ranks - 1) % sequence_.ranks,
-                                      call.type, comm_, stream_, config);
-        case Kind::all_gather:
-            return qcclAllGatherConfig(send, recv, call.count, call.type, comm_, stream_, config);
-        case Kind::all_to_all:
-            return qcclAllToAllConfig(send, recv, call.count, call.type, comm_, stream_, config);
-        case Kind::reduce:
-            if (rank_ != call.root && draw(2) == 0) recv = nullptr;
-            return qcclReduceConfig(send, recv, call.count, call.type, call.op, call.root, comm_,
-                                    stream_, config);
-        case Kind::gather:
-            if (rank_ != call.root && draw(2) == 0) recv = nullptr;
-            return qcclGatherConfig(send, recv, call.count, call.type, call.root, comm_, stream_,
-                                    config);
-        case Kind::scatter:
-            if (rank_ != call.root && draw(2) == 0) send = nullptr;
-            return qcclScatterConfig(send, recv, call.count, call.type, call.root, comm_, stream_,
-                                     config);
-        default:
-            if (rank_ != call.root && draw(2) == 0) send = nullptr;
-            return qcclBroadcastConfig(send, recv, call.count, call.type, call.root, comm_, stream_,
-                                       config);
-        }
     }
 
     qcclResult_t split(size_t index) {
         const int colors = sequence_.colors, color = rank_ % colors;
         qcclComm_t made = nullptr;
         const qcclResult_t result = qcclCommSplit(comm_, color, -rank_, &made, nullptr);
-        const int members = (sequence_.ranks - color + colors - 1) / colors;
+        const int members = (sequence_.ranks() - color + colors - 1) / colors;
         if (result == qcclSuccess) use_and_destroy(made, members, index);
         return result;
     }
@@ -237,7 +115,7 @@ private:
         qcclComm_t made = nullptr;
         const qcclResult_t result =
             qcclCommShrink(comm_, nullptr, 0, &made, nullptr, QCCL_SHRINK_DEFAULT);
-        if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks, index);
+        if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks(), index);
         return result;
     }
     // Before a disagreement, one group sums on both communicators.
@@ -256,7 +134,7 @@ private:
             result = qcclGroupEnd();
             own_.outcomes[index].is_wrong =
                 result == qcclSuccess &&
-                (counts[0] != sequence_.ranks || counts[1] != sequence_.ranks);
+                (counts[0] != sequence_.ranks() || counts[1] != sequence_.ranks());
         }
         qcclCommDestroy(made);
         return result;
@@ -278,7 +156,8 @@ private:
     RankOutcome &own_;
     qcclComm_t comm_;
     qcclStream_t stream_ = nullptr;
-    uint64_t local_;      // random state for choices in which ranks may differ
+    Random local_; // choices in which ranks may differ
+    CallMaker maker_;
     const size_t agreed_; // number of this rank's calls before the difference
 };
 
@@ -291,32 +170,23 @@ void fail_creation(RankOutcome &outcome, qcclResult_t result) {
 
 void prepare(SequenceStage &stage, const Sequence &sequence) {
     std::memset(static_cast<void *>(&stage), 0, sizeof stage);
-    pthread_barrierattr_t attributes;
-    pthread_barrierattr_init(&attributes);
-    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&stage.barrier, &attributes, static_cast<unsigned>(sequence.ranks));
-    pthread_barrierattr_destroy(&attributes);
+    prepare(stage.world, sequence.ranks());
 }
 
 void play_rank(const Sequence &sequence, int rank, SequenceStage &stage) {
-    qcclComm_t comm = stage.comms[rank];
-    if (sequence.runner != Runner::init_all) {
-        const qcclResult_t result = create_by_gather(sequence, rank, stage, &comm);
-        if (result != qcclSuccess) return fail_creation(stage.ranks[rank], result);
-    }
+    qcclComm_t comm = nullptr;
+    const qcclResult_t result = create_rank(sequence.setting, rank, stage.world, &comm);
+    if (result != qcclSuccess) return fail_creation(stage.ranks[rank], result);
     Player(sequence, rank, stage, comm).run();
 }
 
 void play_threads(const Sequence &sequence, SequenceStage &stage) {
-    if (sequence.runner == Runner::init_all) {
-        unsetenv("QCCL_HOSTID");
-        const qcclResult_t result = qcclCommInitAll(stage.comms, sequence.ranks, nullptr);
-        if (result != qcclSuccess) return fail_creation(stage.ranks[0], result);
-    }
+    const qcclResult_t result = create_all(sequence.setting, stage.world);
+    if (result != qcclSuccess) return fail_creation(stage.ranks[0], result);
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < sequence.ranks; rank++)
+    for (int rank = 0; rank < sequence.ranks(); rank++)
         threads.emplace_back(play_rank, std::cref(sequence), rank, std::ref(stage));
     for (std::thread &thread : threads) thread.join();
 }
 
-} // namespace sequences
+} // namespace stress

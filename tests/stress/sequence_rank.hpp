@@ -4,14 +4,9 @@
 #pragma once
 
 #include "call_sequence.hpp"
+#include "world_stage.hpp"
 
-#include <qccl/qccl.h>
-
-#include <cstddef>
-
-#include <pthread.h>
-
-namespace sequences {
+namespace stress {
 
 struct CallOutcome {
     qcclResult_t result;
@@ -30,9 +25,7 @@ struct RankOutcome {
 // Memory that the ranks of a sequence and the parent, which judges the outcomes, share. It is made
 // anew for each sequence.
 struct SequenceStage {
-    pthread_barrier_t barrier; // of all ranks
-    std::byte gathered[max_ranks][4096];
-    qcclComm_t comms[max_ranks]; // if created by qcclCommInitAll
+    WorldStage world;
     RankOutcome ranks[max_ranks];
 };
 
@@ -43,4 +36,4 @@ void play_rank(const Sequence &sequence, int rank, SequenceStage &stage);
 // Plays all ranks in the calling process, with a thread for each.
 void play_threads(const Sequence &sequence, SequenceStage &stage);
 
-} // namespace sequences
+} // namespace stress
