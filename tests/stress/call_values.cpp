@@ -10,12 +10,6 @@ namespace stress {
 
 namespace {
 
-uint64_t mixed(uint64_t value) {
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9U;
-    value = (value ^ value >> 27) * 0x94D049BB133111EBU;
-    return value ^ value >> 31;
-}
-
 // Returns what a rank adds to each small value. These offsets sum to 0 over all ranks, so that
 // averages are whole. Integers are positive, because unsigned ones could not be averaged otherwise.
 int64_t offset_of(int rank, int ranks) {

@@ -46,12 +46,6 @@ constexpr const char *exchanges[] = {"direct", "pairwise", "bruck", "oneshot"};
 constexpr const char *exchanges_v[] = {"direct", "pairwise", "oneshot"};
 constexpr const char *prefixes[] = {"chain", "oneshot", "doubling"};
 
-uint64_t mixed(uint64_t value) {
-    value = (value ^ value >> 31) * 0x7FB5D329728EA185U;
-    value = (value ^ value >> 27) * 0x81DADEF4BC2DD44DU;
-    return value ^ value >> 33;
-}
-
 } // namespace
 
 const char *name(Kind kind) {

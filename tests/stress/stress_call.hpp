@@ -13,6 +13,13 @@ namespace stress {
 
 inline constexpr int max_ranks = 6;
 
+// Spreads the bits of a number over all bits.
+constexpr uint64_t mixed(uint64_t value) {
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9U;
+    value = (value ^ value >> 27) * 0x94D049BB133111EBU;
+    return value ^ value >> 31;
+}
+
 // Random numbers that follow from a seed alone, on every machine.
 class Random {
 public:
