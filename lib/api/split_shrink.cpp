@@ -307,7 +307,8 @@ public:
                               .timeout = voters_.timeout,
                               .what = voters_.what,
                               .is_called_off = voters_.is_called_off,
-                              .cancel_check = voters_.cancel_check};
+                              .cancel_check = voters_.cancel_check,
+                              .is_apart = true};
             auto made = exception_boundary([&] {
                 return create_child(parent_, group, settings_.comm_config, "shrink",
                                     settings_.env_settings);

@@ -38,9 +38,10 @@ struct MemberGroup {
     CancelCheck cancel_check{};
     // Whether a call of this rank has returned the communicator's failure, if it has failed.
     bool is_failure_known = false;
-    // Whether two ranks meet of which other ranks know nothing. Members of a larger group may still
-    // read what these two published there last, so the pair publishes elsewhere.
-    bool is_pair = false;
+    // Whether ranks meet of which others know nothing: two that send to each other, or those that a
+    // shrink does not exclude. The others may still read what these ranks published in a group of
+    // all, so these ranks publish elsewhere. Before they are done, all of them have read that.
+    bool is_apart = false;
     uint64_t round = 0; // exchanges begun so far
 };
 
@@ -128,16 +129,16 @@ public:
 
 private:
     // Numbers of the seqlock records. Shares use two of them in turn: `share_record` and the next,
-    // those of pairs `pair_share_record` and the next.
+    // those of groups apart `apart_share_record` and the one behind it.
     enum RecordKind : uint32_t {
         vote_record,
         decision_record,
         share_record,
-        pair_share_record = share_record + 2
+        apart_share_record = share_record + 2
     };
-    static_assert(pair_share_record + 2 == records_kept);
+    static_assert(apart_share_record + 2 == records_kept);
     static uint32_t first_share_record(const MemberGroup &group) {
-        return group.is_pair ? pair_share_record : share_record;
+        return group.is_apart ? apart_share_record : share_record;
     }
     struct Vote {
         uint64_t number = 0; // of the agreement

@@ -50,7 +50,7 @@ template <Kind kind> void a_pair_does_not_wait_for_readers() {
         auto &has_given = rank.meeting.board[0], &are_done = rank.meeting.board[1];
         MemberGroup all = everyone(3), pair = group_of({0, 1}, 7);
         all.timeout = 5s;
-        pair.is_pair = true;
+        pair.is_apart = true;
         if (rank.rank == 2) {
             // The others have not come, so rank 2 waits, and looks again when they are done.
             all.cancel_check = [&]() -> Done {
