@@ -57,21 +57,23 @@ EagerParts<Trace>::EagerParts(Transport &transport, const Program &program, cons
       parts_(*program.work.parts), row_(row_of(parts_.v_form)), rank_(program.work.team.rank),
       slots_(slots) {}
 
-template <class Trace> template <class Visit> void EagerParts<Trace>::each_sent(Visit visit) const {
+template <class Trace>
+template <class Action>
+void EagerParts<Trace>::each_sent(Action action) const {
     const Team &team = program_.work.team;
     if (row_.gathers)
-        visit(team.root, parts_.sent[rank_]);
+        action(team.root, parts_.sent[rank_]);
     else if (row_.exchanges || rank_ == team.root)
-        for (uint32_t to = 0; to < team.size; to++) visit(to, parts_.sent[to]);
+        for (uint32_t to = 0; to < team.size; to++) action(to, parts_.sent[to]);
 }
 
 template <class Trace>
-template <class Visit>
-Done EagerParts<Trace>::each_received(Visit visit) const {
+template <class Action>
+Done EagerParts<Trace>::each_received(Action action) const {
     const Team &team = program_.work.team;
-    if (row_.scatters) return visit(team.root, parts_.received[rank_]);
+    if (row_.scatters) return action(team.root, parts_.received[rank_]);
     for (uint32_t from = 0; from < team.size && (row_.exchanges || rank_ == team.root); from++)
-        QCCL_TRY(visit(from, parts_.received[from]));
+        QCCL_TRY(action(from, parts_.received[from]));
     return {};
 }
 

@@ -47,8 +47,8 @@ public:
 private:
     using PartRange = VFormParts::PartRange;
 
-    template <class Visit> void each_sent(Visit visit) const;
-    template <class Visit> Done each_received(Visit visit) const;
+    template <class Action> void each_sent(Action action) const;
+    template <class Action> Done each_received(Action action) const;
     uint32_t counts() const; // in a slot
     uint64_t bytes_of(uint64_t count) const { return count * type_bytes(program_.work.type); }
     uint64_t slot_bytes() const;
