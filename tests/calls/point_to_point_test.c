@@ -273,10 +273,14 @@ static qcclResult_t with_other_counts_on_streams(int rank, qcclComm_t comm, void
 
 static void a_stream_tells_the_communicator(void **state)
 {
-    world_t world = join_world(3, NULL);
-    const outcome_t outcome = on_every_rank(&world, with_other_counts_on_streams, NULL);
+    qcclConfig_t configs[3] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    world_t world;
+    outcome_t outcome;
     int rank;
     (void)state;
+    for (rank = 0; rank < 3; rank++) configs[rank].timeout = 10;
+    world = join_world(3, configs);
+    outcome = on_every_rank(&world, with_other_counts_on_streams, NULL);
     assert_all_say(&outcome, 3, qcclMismatch, "between rank 1 (0 here) and rank 2 (1 here)");
     for (rank = 0; rank < 3; rank++) /* each rank has been told */
         assert_int_equal(qcclCommDestroy(world.comms[rank]), qcclSuccess);

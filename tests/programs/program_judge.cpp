@@ -79,7 +79,7 @@ private:
             found(rank, "got the error too early");
         else if (own.at == Phase::destroy)
             found(rank, "got the error too late");
-        else if (!is_lost)
+        else if (own.error == qcclMismatch) // others may come from several ranks at a time
             compare(rank, own);
     }
     void compare(int rank, const CommReport &own) {

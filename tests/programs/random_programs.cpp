@@ -16,7 +16,7 @@
 // rule, took too long and has nothing else wrong is played once more. The run fails if that happens
 // to more than one in a hundred.
 #include "program_judge.hpp"
-#include "tests/stress/rank_processes.hpp"
+#include "tests/stress/program_processes.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -85,7 +85,7 @@ qcclResult_t CallMaker::configure(const Call &call, const CallBuffers *buffers,
     config_ = QCCL_COLL_CONFIG_INIT;
     config_.algorithm = call.algorithm;
     config_.tag = static_cast<uint64_t>(local.below(3)); // ranks may give different tags
-    config_.timeout = timeout_s;
+    if (call.kind == Kind::message) config_.timeout = timeout_s;
     if (buffers != nullptr) config_.stride = buffers->stride();
     if (extra_stride > 0) config_.stride = extra_stride;
     if (call.reduces())

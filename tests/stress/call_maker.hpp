@@ -31,7 +31,7 @@ public:
                          const CallPlace &place, Random &local);
     void let_go();
 
-    double timeout_s = 0;    // of the calls; 0: the communicator's
+    double timeout_s = 0;    // of messages; 0: the communicator's
     bool op_fails = false;   // the program's own operations return an error
     size_t extra_stride = 0; // a stride that the call cannot have; 0: none
 

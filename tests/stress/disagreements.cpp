@@ -12,7 +12,7 @@
 //
 // --runs is the same as --sequences. Without either, QTEST_SEQUENCES sets the number of sequences.
 // A seed and a number identify a sequence: `--seed S --first N --sequences 1` plays it again.
-#include "rank_processes.hpp"
+#include "program_processes.hpp"
 #include "sequence_judge.hpp"
 
 #include <algorithm>

@@ -15,8 +15,8 @@ namespace stress {
 
 inline void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
-// `Task` says what to play, `Stage` is where ranks and parent meet; both lie in shared memory.
-template <class Task, class Stage> class RankProcesses {
+// `Task` says what to play, `Board` is where ranks and parent meet; both lie in shared memory.
+template <class Task, class Board> class RankProcesses {
 public:
     // `play(task, rank, stage)` runs in the rank's process.
     template <class Play> explicit RankProcesses(Play play) {
@@ -27,7 +27,7 @@ public:
         }
     }
 
-    Stage &stage() const { return shared().stage; }
+    Board &stage() const { return shared().stage; }
 
     // Lets the first `busy` processes play. Returns whether all have ended; if not, because a
     // process has died or `may_last()` returned false, the processes cannot be used again.
@@ -47,7 +47,7 @@ private:
     struct Shared {
         sem_t starts[max_ranks], ends;
         Task task;
-        Stage stage;
+        Board stage;
     };
     Shared &shared() const { return memory_[0]; }
 
