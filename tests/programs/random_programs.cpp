@@ -62,17 +62,25 @@ public:
         : arguments_(arguments), number_(number), counts_(counts) {}
 
     void run() {
+        // No rank of a right program is waited for in vain, so load alone makes ranks late.
+        set_peer_timeout(arguments_.timeout);
         const long last = arguments_.first + arguments_.programs; // the one before
         const long first_batch = arguments_.first / arguments_.batch;
         for (long batch = first_batch + number_; batch * arguments_.batch < last;
              batch += arguments_.jobs)
             play_batch(batch, std::max(arguments_.first, batch * arguments_.batch),
                        std::min(last, (batch + 1) * arguments_.batch));
+        processes_.reset();
+        set_peer_timeout(arguments_.peer_timeout);
         for (long i = number_; i < arguments_.broken; i += arguments_.jobs)
             play_broken(arguments_.first + i);
     }
 
 private:
+    // Of processes that are started from now on.
+    static void set_peer_timeout(long seconds) {
+        setenv("QCCL_PEER_TIMEOUT", say("%lds", seconds).c_str(), 1);
+    }
     Random random_of(uint64_t salt, long number) const {
         return Random((static_cast<uint64_t>(arguments_.seed) * salt << 32) +
                       static_cast<uint64_t>(number));
@@ -197,7 +205,6 @@ Arguments read_arguments(int argc, char **argv) {
 
 void set_environment(const Arguments &arguments) {
     setenv("QCCL_TIMEOUT", say("%lds", arguments.timeout).c_str(), 1);
-    setenv("QCCL_PEER_TIMEOUT", say("%lds", arguments.peer_timeout).c_str(), 1);
     setenv("QCCL_UCX_DEVICES", "lo", 1);
     setenv("QCCL_SOCKET_IFNAME", "lo", 1);
     setenv("QCCL_ARENA", "2M", 0); // creation spends most of its time on filling this memory
