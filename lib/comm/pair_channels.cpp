@@ -75,7 +75,8 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
                       .cancel_check = [this]() -> Done {
                           if (const auto failure = comm_.failure()) return failure->error;
                           return {};
-                      }};
+                      },
+                      .is_apart = true};
     QCCL_TRY(auto made, create_child(comm_, group, comm_config, "pair", read_env_settings(),
                                      most_arena_bytes));
     watch.channel.store(made.get(), std::memory_order_release);
