@@ -62,8 +62,7 @@ Result<bool> check_both(const Comm &comm, const MessageArguments &to,
 // Sends if that takes no wait, and returns whether it has. Then the rank may wait for what it
 // receives.
 Result<bool> send_at_once(const PairChannel &channel, const MessageArguments &to) {
-    const bool blocks = !to.stream || to.stream == QCCL_STREAM_SYNC;
-    if (!blocks || channel.comm->parts().policy.hosts != 1) return false;
+    if (!blocks(to.stream) || channel.comm->parts().policy.hosts != 1) return false;
     QCCL_TRY(const ReadyCall ready, find_ready(*channel.comm, arguments_of(channel, to)));
     if (!channel.comm->can_run_at_once(*ready.program)) return false;
     QCCL_TRY(channel.comm->run(ready.program, ready.request, {}));

@@ -160,7 +160,7 @@ constinit StreamHandles stream_handles{{.tag = 0x51C2,
                                         .is_inherited = false}};
 
 Result<StreamRef> take_stream(qcclStream_t handle) {
-    if (!handle || handle == QCCL_STREAM_SYNC) return StreamRef();
+    if (blocks(handle)) return StreamRef();
     return stream_handles.refer(handle);
 }
 

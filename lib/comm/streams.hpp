@@ -119,6 +119,8 @@ using StreamHandles = HandleTable<HandleRecord<Stream>>;
 using StreamRef = StreamHandles::Reference;
 extern constinit StreamHandles stream_handles;
 
+// Whether a call with this handle on a communicator of the host returns when it is done.
+inline bool blocks(qcclStream_t handle) { return !handle || handle == QCCL_STREAM_SYNC; }
 // Returns no stream for NULL and QCCL_STREAM_SYNC (the call returns when done), else a stream of
 // the host.
 Result<StreamRef> take_stream(qcclStream_t handle);

@@ -112,8 +112,7 @@ static Done enqueue_message(Comm &comm, const PairChannel &channel, const Messag
 Done move_message(Comm &comm, const MessageArguments &given) {
     QCCL_TRY(check_message_to_other(comm, given));
     QCCL_TRY(const PairChannel channel, open_channel(comm, given));
-    const bool is_enqueued =
-        given.stream && given.stream != QCCL_STREAM_SYNC && !comm.parts().device.gpu;
+    const bool is_enqueued = !blocks(given.stream) && !comm.parts().device.gpu;
     return settle_message(comm, given, exception_boundary([&] {
                               return is_enqueued
                                          ? enqueue_message(comm, channel, given)

@@ -128,9 +128,7 @@ public:
     }
 
 private:
-    static bool blocks(const GroupedCall &call) {
-        return !call.stream || call.stream == QCCL_STREAM_SYNC;
-    }
+    static bool blocks(const GroupedCall &call) { return qccl::blocks(call.stream); }
     Comm &comm_of(const GroupedCall &call) const { return comms_.at(call.handle).comm(); }
 
     // Notes what became of a call. The communicator can be asked for its error later; the group
@@ -294,7 +292,7 @@ private:
     // Other ranks, too, enqueue calls on a stream in the order in which the caller made them.
     // Otherwise one rank's stream could wait in one call and another rank's stream in the other.
     void await_turn(const CallBatch &batch) {
-        if (!batch.stream || batch.stream == QCCL_STREAM_SYNC) return;
+        if (qccl::blocks(batch.stream)) return;
         std::unique_lock lock(turns_);
         turn_ended_.wait(lock, [&] {
             for (const CallBatch &other : batches_) {

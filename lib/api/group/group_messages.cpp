@@ -110,23 +110,23 @@ bool GroupMessages::move_front(MessageQueue &queue) {
     return true;
 }
 
+// Runs or begins the message if that takes no wait, and returns whether it has.
+bool GroupMessages::start_front(MessageQueue &queue) {
+    const Comm &channel = *queue.channel.comm;
+    if (channel.can_run_at_once(queue.program()))
+        run_here(queue);
+    else if (channel.can_begin(queue.program()))
+        begin_here(queue);
+    else
+        return false;
+    return true;
+}
+
 // Moves the messages of the channel as far as that takes no wait. Returns whether any has moved.
 bool GroupMessages::move_on(MessageQueue &queue) {
     bool has_moved = false;
-    while (queue.may_run_here()) {
-        if (!queue.moving) {
-            Comm &channel = *queue.channel.comm;
-            if (channel.can_run_at_once(queue.program()))
-                run_here(queue);
-            else if (channel.can_begin(queue.program()))
-                begin_here(queue);
-            else
-                break;
-        } else if (!move_front(queue)) {
-            break;
-        }
+    while (queue.may_run_here() && (queue.moving ? move_front(queue) : start_front(queue)))
         has_moved = true;
-    }
     return has_moved;
 }
 

@@ -48,7 +48,7 @@ private:
         const MessageArguments *given;
         ReadyCall ready;
 
-        bool blocks() const { return !given->stream || given->stream == QCCL_STREAM_SYNC; }
+        bool blocks() const { return qccl::blocks(given->stream); }
     };
     struct MessageQueue {
         PairChannel channel;
@@ -78,6 +78,7 @@ private:
     void settle(const GroupedMessage &message, const Done &done);
     void run_here(MessageQueue &queue);
     void begin_here(MessageQueue &queue);
+    bool start_front(MessageQueue &queue);
     bool move_on(MessageQueue &queue);
     bool move_front(MessageQueue &queue);
     void move_while_ready(bool has_more);
