@@ -18,17 +18,12 @@ Result<std::unique_ptr<CallInFlight>> CallInFlight::begin(Engine &engine, const 
 
 Result<bool> CallInFlight::move_on() {
     QCCL_TRY(const bool has_moved, interpreter_.step());
-    if (interpreter_.has_ended()) QCCL_TRY(end());
+    if (has_ended()) QCCL_TRY(engine_.end_call(program_));
     return has_moved;
 }
 
 Done CallInFlight::finish() {
     QCCL_TRY(interpreter_.go_on());
-    return end();
-}
-
-Done CallInFlight::end() {
-    has_ended_ = true;
     return engine_.end_call(program_);
 }
 

@@ -1,6 +1,6 @@
 // A call that its thread moves on between other work, so that one thread can have calls of several
-// engines in flight. The calling thread begins it with Engine::begin; another thread may go on with
-// it. Only `finish` blocks.
+// engines in flight. The calling thread begins it; another thread may go on with it. Only `finish`
+// blocks.
 #pragma once
 
 #include "engine/run/interpreter.hpp"
@@ -17,20 +17,18 @@ public:
     // Does what can be done now. Returns whether it has done anything; it is repeated until the
     // call has ended. After an error the call is over, and the caller fails the transport.
     Result<bool> move_on();
-    bool has_ended() const { return has_ended_; }
+    bool has_ended() const { return interpreter_.has_ended(); }
     // Goes on to the end of the call and waits for other ranks as Engine::run does.
     Done finish();
 
 private:
     CallInFlight(Engine &engine, const Program &program, const Call &call);
-    Done end();
 
     Engine &engine_;
     const Program &program_;
     const Call call_;
     NoTrace trace_;
     Interpreter<NoTrace> interpreter_;
-    bool has_ended_ = false;
 };
 
 } // namespace qccl

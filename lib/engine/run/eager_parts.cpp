@@ -133,10 +133,7 @@ template <class Trace> Done EagerParts<Trace>::await(uint32_t from) {
         need_messages_ = true;
         return {};
     }
-    // The counts of a rank that has made another call say nothing of this one.
-    uint64_t end = counts() * sizeof(uint64_t);
-    for (uint32_t i = 0; i < counts() && end <= bytes.size(); i++)
-        end += aligned(bytes_of(read_count(bytes.data(), i)));
+    const uint64_t end = part_at(bytes.data(), counts(), bytes.size());
     if (end != bytes.size())
         return Error::make(Code::damaged_data,
                            "the line of rank %" PRIu32 " has %zu bytes instead of %" PRIu64, from,
@@ -144,6 +141,14 @@ template <class Trace> Done EagerParts<Trace>::await(uint32_t from) {
             .at_rank(from);
     slots_[from] = bytes.data();
     return {};
+}
+
+template <class Trace>
+uint64_t EagerParts<Trace>::part_at(const std::byte *slot, uint32_t number, uint64_t most) const {
+    uint64_t at = counts() * sizeof(uint64_t);
+    for (uint32_t i = 0; i < number && at <= most; i++)
+        at += aligned(bytes_of(read_count(slot, i)));
+    return at;
 }
 
 template <class Trace> Done EagerParts<Trace>::store() {
@@ -160,8 +165,7 @@ template <class Trace>
 Done EagerParts<Trace>::store_from(uint32_t from, const PartRange &part) const {
     const uint32_t own = row_.gathers ? 0 : rank_;
     const std::byte *const slot = slots_[from];
-    uint64_t at = counts() * sizeof(uint64_t);
-    for (uint32_t i = 0; i < own; i++) at += aligned(bytes_of(read_count(slot, i)));
+    const uint64_t at = part_at(slot, own, UINT64_MAX); // `await` has checked the slot
     const uint64_t sent = read_count(slot, own);
     if (sent != part.count) return other_count(program_, from, sent, false, part.count);
     auto *const recv = static_cast<std::byte *>(call_.recv);

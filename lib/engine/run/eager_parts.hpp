@@ -54,6 +54,8 @@ private:
     uint64_t slot_bytes() const;
     void write(std::byte *slot) const;
     Done await(uint32_t from);
+    // Returns where part `number` of a slot begins; more than `most` if that lies behind `most`.
+    uint64_t part_at(const std::byte *slot, uint32_t number, uint64_t most) const;
     Done store_from(uint32_t from, const PartRange &part) const;
     void store_own(const PartRange &part) const;
 
