@@ -50,7 +50,7 @@ Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer, Timeout ti
                      .down_stream = std::make_unique<ChannelStream>()};
     QCCL_TRY(pair.up, create_one(peer, true, timeout, *pair.up_watch));
     QCCL_TRY(pair.down, create_one(peer, false, timeout, *pair.down_watch));
-    (comm_.rank() < peer ? pair.up : pair.down)->registrations().add_all(comm_.registrations());
+    outgoing(peer, pair)->registrations().add_all(comm_.registrations());
     return pair;
 }
 
@@ -94,11 +94,14 @@ std::vector<std::shared_ptr<Comm>> PairChannels::all() const {
     return found;
 }
 
+const std::shared_ptr<Comm> &PairChannels::outgoing(uint32_t peer, const ChannelPair &pair) const {
+    return comm_.rank() < peer ? pair.up : pair.down;
+}
+
 std::vector<std::shared_ptr<Comm>> PairChannels::outgoing() const {
     std::vector<std::shared_ptr<Comm>> found;
     const std::lock_guard lock(mutex_);
-    for (const auto &[peer, pair] : pairs_)
-        found.push_back(comm_.rank() < peer ? pair.up : pair.down);
+    for (const auto &[peer, pair] : pairs_) found.push_back(outgoing(peer, pair));
     return found;
 }
 

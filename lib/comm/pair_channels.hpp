@@ -78,7 +78,8 @@ private:
     Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Timeout timeout,
                                              Watch &watch);
     std::vector<std::shared_ptr<Comm>> all() const;
-    // The channels on which this rank sends.
+    // The channel on which this rank sends to the peer, and all such channels.
+    const std::shared_ptr<Comm> &outgoing(uint32_t peer, const ChannelPair &pair) const;
     std::vector<std::shared_ptr<Comm>> outgoing() const;
     template <class Visitor> Done each(Visitor visit) const;
 
