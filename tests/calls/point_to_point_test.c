@@ -286,6 +286,14 @@ static void a_stream_tells_the_communicator(void **state)
         assert_int_equal(qcclCommDestroy(world.comms[rank]), qcclSuccess);
 }
 
+/* Two ranks whose calls wait so many seconds. */
+static world_t join_two(double timeout)
+{
+    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    configs[0].timeout = configs[1].timeout = timeout;
+    return join_world(2, configs);
+}
+
 static qcclResult_t without_a_receiver(int rank, qcclComm_t comm, void *context)
 {
     float data[4] = {0};
@@ -296,13 +304,9 @@ static qcclResult_t without_a_receiver(int rank, qcclComm_t comm, void *context)
 /* The sentence names both ranks. */
 static void a_send_without_a_receive_times_out(void **state)
 {
-    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
-    world_t world;
-    outcome_t outcome;
+    world_t world = join_two(1);
+    const outcome_t outcome = on_every_rank(&world, without_a_receiver, NULL);
     (void)state;
-    configs[0].timeout = configs[1].timeout = 1;
-    world = join_world(2, configs);
-    outcome = on_every_rank(&world, without_a_receiver, NULL);
     assert_int_equal(outcome.result[0], qcclTimeout);
     assert_says(outcome.sentence[0], "rank 0");
     assert_says(outcome.sentence[0], "rank 1");
@@ -322,13 +326,9 @@ static qcclResult_t impatient(int rank, qcclComm_t comm, void *context)
 /* Also if the message is the first one between its ranks. */
 static void a_message_has_a_timeout_of_its_own(void **state)
 {
-    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
-    world_t world;
-    outcome_t outcome;
+    world_t world = join_two(30);
+    const outcome_t outcome = on_every_rank(&world, impatient, NULL);
     (void)state;
-    configs[0].timeout = configs[1].timeout = 30;
-    world = join_world(2, configs);
-    outcome = on_every_rank(&world, impatient, NULL);
     assert_int_equal(outcome.result[0], qcclTimeout);
     assert_says(outcome.sentence[0], "within 0.5 s");
     end_world(&world);
@@ -349,13 +349,9 @@ static qcclResult_t second_is_not_received(int rank, qcclComm_t comm, void *cont
 
 static void a_later_send_times_out_too(void **state)
 {
-    qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
-    world_t world;
-    outcome_t outcome;
+    world_t world = join_two(1);
+    const outcome_t outcome = on_every_rank(&world, second_is_not_received, NULL);
     (void)state;
-    configs[0].timeout = configs[1].timeout = 1;
-    world = join_world(2, configs);
-    outcome = on_every_rank(&world, second_is_not_received, NULL);
     assert_int_equal(outcome.result[0], qcclTimeout);
     assert_says(outcome.sentence[0], "between rank 0 (0 here) and rank 1 (1 here)");
     assert_int_equal(outcome.result[1], qcclSuccess);

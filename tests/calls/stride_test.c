@@ -28,11 +28,7 @@ typedef struct {
 
 static float value_of(int rank, size_t i)
 {
-    uint32_t x = (uint32_t)rank * 7919u + (uint32_t)i * 2654435761u;
-    x ^= x >> 13;
-    x *= 2246822519u;
-    x ^= x >> 16;
-    return (float)(int32_t)(x % 20001u) / 1000.0f - 10.0f;
+    return drawn_value((uint32_t)rank * 7919u + (uint32_t)i * 2654435761u);
 }
 
 /* Rank 0 has no gaps. */

@@ -51,6 +51,15 @@ static void *take_bytes(int rank, size_t bytes)
 static void give_memory(void *memory) { free(memory); }
 #endif
 
+/* A value from -10 to 10 that follows from the number. */
+static inline float drawn_value(uint32_t x)
+{
+    x ^= x >> 13;
+    x *= 2246822519u;
+    x ^= x >> 16;
+    return (float)(int32_t)(x % 20001u) / 1000.0f - 10.0f;
+}
+
 /* Memory of values, and of one more, so that there is memory for none, too. */
 static inline float *take_memory(int rank, size_t count)
 {

@@ -50,11 +50,7 @@ static size_t part_of(const v_case_t *c, int from, int to)
 
 static float value_of(int from, int to, size_t i)
 {
-    uint32_t x = (uint32_t)from * 7919u + (uint32_t)to * 104729u + (uint32_t)i * 2654435761u;
-    x ^= x >> 13;
-    x *= 2246822519u;
-    x ^= x >> 16;
-    return (float)(int32_t)(x % 20001u) / 1000.0f - 10.0f;
+    return drawn_value((uint32_t)from * 7919u + (uint32_t)to * 104729u + (uint32_t)i * 2654435761u);
 }
 
 /* Counts and starts of the parts of one buffer. With gaps the parts lie in reverse order. */
