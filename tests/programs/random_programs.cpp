@@ -227,24 +227,11 @@ void show_counts(const Arguments &arguments, const ProgramCounts &sum) {
 int main(int argc, char **argv) {
     const Arguments arguments = read_arguments(argc, argv);
     set_environment(arguments);
-    const killable::Reports<ProgramCounts> counts_of_jobs(static_cast<int>(arguments.jobs));
-    if (!counts_of_jobs.are_there()) return 2;
-    killable::Processes jobs;
-    for (int job = 0; job < arguments.jobs; job++) {
-        const bool has_started = jobs.start([&] {
-            end_with_parent();
-            ProgramJob(arguments, job, counts_of_jobs[job]).run();
-            _exit(0);
+    const auto [sum, have_started, has_crashed] =
+        run_jobs<ProgramCounts>(arguments.jobs, [&](int job, ProgramCounts &counts) {
+            ProgramJob(arguments, job, counts).run();
         });
-        if (!has_started) return 2;
-    }
-    ProgramCounts sum;
-    bool has_crashed = false;
-    for (int job = 0; job < arguments.jobs; job++) {
-        const auto status = jobs.reap(job, [] { return true; });
-        has_crashed = has_crashed || !status || *status != 0;
-        sum.add(counts_of_jobs[job]);
-    }
+    if (!have_started) return 2;
     show_counts(arguments, sum);
     const bool has_played = sum.played == arguments.programs &&
                             (sum.broken == arguments.broken || arguments.rule != nullptr) &&

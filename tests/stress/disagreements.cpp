@@ -195,24 +195,11 @@ void set_environment(const Arguments &arguments) {
 int main(int argc, char **argv) {
     const Arguments arguments = read_arguments(argc, argv);
     set_environment(arguments);
-    const killable::Reports<SequenceCounts> counts_of_jobs(static_cast<int>(arguments.jobs));
-    if (!counts_of_jobs.are_there()) return 2;
-    killable::Processes jobs;
-    for (int job = 0; job < arguments.jobs; job++) {
-        const bool has_started = jobs.start([&] {
-            end_with_parent();
-            Job(arguments, job, counts_of_jobs[job]).run();
-            _exit(0);
+    const auto [sum, have_started, has_crashed] =
+        run_jobs<SequenceCounts>(arguments.jobs, [&](int job, SequenceCounts &counts) {
+            Job(arguments, job, counts).run();
         });
-        if (!has_started) return 2;
-    }
-    SequenceCounts sum;
-    bool has_crashed = false;
-    for (int job = 0; job < arguments.jobs; job++) {
-        const auto status = jobs.reap(job, [] { return true; });
-        has_crashed = has_crashed || !status || *status != 0;
-        sum.add(counts_of_jobs[job]);
-    }
+    if (!have_started) return 2;
     if (arguments.shows_table || sum.failed > 0) show_table(sum);
     std::printf("%ld sequences (seed %ld, from %ld on), %ld failed, %ld played again, longest call "
                 "%.2f s;",

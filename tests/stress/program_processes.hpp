@@ -81,4 +81,33 @@ private:
     killable::Processes processes_;
 };
 
+// What the processes of a test have counted together.
+template <class Counts> struct CountedJobs {
+    Counts sum;
+    bool have_started = false, has_crashed = false;
+};
+
+// Runs `play(job, counts)` in as many processes.
+template <class Counts, class Play> CountedJobs<Counts> run_jobs(long jobs, Play play) {
+    CountedJobs<Counts> counted;
+    const killable::Reports<Counts> counts_of_jobs(static_cast<int>(jobs));
+    if (!counts_of_jobs.are_there()) return counted;
+    killable::Processes processes;
+    for (int job = 0; job < jobs; job++) {
+        const bool has_started = processes.start([&] {
+            end_with_parent();
+            play(job, counts_of_jobs[job]);
+            _exit(0);
+        });
+        if (!has_started) return counted;
+    }
+    counted.have_started = true;
+    for (int job = 0; job < jobs; job++) {
+        const auto status = processes.reap(job, [] { return true; });
+        counted.has_crashed = counted.has_crashed || !status || *status != 0;
+        counted.sum.add(counts_of_jobs[job]);
+    }
+    return counted;
+}
+
 } // namespace stress
