@@ -54,7 +54,7 @@ struct SimulatedCall {
     ComputeSpeeds speeds;
     // Lossless calls on vectors of at least so many bytes let peers read inputs and results in
     // place, as in the engine: what is sent is not copied for the peers.
-    uint64_t lending_bytes = uint64_t{64} << 10;
+    uint64_t lending_bytes = uint64_t{16} << 10;
     EagerSlots eager = {};
 };
 

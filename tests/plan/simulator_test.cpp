@@ -117,14 +117,14 @@ static void segments_follow_each_other_down_a_chain() {
 
 // A sender with one lane has one slot, and waits until the bytes in it are gone.
 static void a_slot_is_waited_for() {
-    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2), .count = 4096};
+    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2), .count = 3072};
     setup.limits.segment_bytes = 4096;
     setup.speeds.outer.encode = 4;
     const double encode = 4096 / 4.0;
     const double coded = simulate_in(setup).time_ns;
-    check_near(coded, encode + 4 * line_ns(1024) + 100);
+    check_near(coded, encode + 3 * line_ns(1024) + 100);
     setup.limits.max_lanes = 1;
-    check_near(simulate_in(setup).time_ns, 4 * (encode + line_ns(1024)) + 100);
+    check_near(simulate_in(setup).time_ns, 3 * (encode + line_ns(1024)) + 100);
 }
 
 // The inboxes of some ranks hold fewer segments, so that other ranks are several segments ahead of
@@ -145,9 +145,9 @@ static void ranks_have_lanes_of_their_own() {
 static void what_is_lent_is_not_copied() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.speeds.outer = {2, 1e30, 1e30};
-    setup.count = 16 << 10;
+    setup.count = 4 << 10;
     check_near(simulate_in(setup).time_ns, line_ns(setup.count) + 100);
-    setup.count--; // below 64 KiB
+    setup.count--; // below 16 KiB
     const auto copied = simulate_in(setup);
     check_near(copied.time_ns,
                static_cast<double>(setup.count) * 4 / 2 + line_ns(setup.count) + 100);
@@ -197,11 +197,11 @@ static void calls_in_a_row_overlap() {
 
 // A rank begins its next call when no peer reads its buffers any more.
 static void a_call_ends_when_nobody_reads_its_buffers() {
-    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
+    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 4 << 10};
     setup.speeds.outer.decode = 4;
     const double decoding = static_cast<double>(setup.count) * 4 / 4;
     check_near(simulate_in(setup).finish_ns[0], 2 * decoding); // its own copy, then the reader's
-    setup.count--; // below 64 KiB: copied into an outbox
+    setup.count--; // below 16 KiB: copied into an outbox
     CHECK(simulate_in(setup).finish_ns[0] < 1.01 * decoding);
 }
 
@@ -262,7 +262,7 @@ static void messages_that_are_not_eager_wait_for_the_receiver() {
 
 // The tiles of a sum stay in the cache; only reads and writes of the call's memory count.
 static void memory_is_passed_once_for_a_run_of_steps() {
-    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
+    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 4 << 10};
     setup.speeds.memory = 8;
     const double pass = static_cast<double>(setup.count) * 4 / 8;
     check_near(simulate_in(setup).time_ns, 4 * pass); // both ranks read the data and store it

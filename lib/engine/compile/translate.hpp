@@ -49,7 +49,7 @@ struct Chunking {
     bool seals = false; // chunks carry a CRC32C, which receivers check
     // From this vector size on, peers read the caller's buffers in place where they can. May differ
     // between ranks.
-    uint64_t lending_bytes = uint64_t{64} << 10;
+    uint64_t lending_bytes = uint64_t{16} << 10;
     // The same threshold for calls in which each rank's sum overwrites what its peers have read.
     // While the vectors stay in the caches, reading in place then costs more than a copy (1.6 times
     // as much for 1 MiB, between two cores of a Zen 4 that share a cache). May differ between
