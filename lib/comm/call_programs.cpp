@@ -147,7 +147,7 @@ static bool sums(const Work &work) { return reduces(work.collective) && adds(wor
 
 CallGuards::Entry &CallGuards::entry_of(const Program &program, const Call &call) {
     uses_++;
-    const Key key{program.fingerprint, call.tag, program.guard->budget};
+    const Key key{program.shape.fingerprint(), call.tag, program.guard->budget};
     auto found = entries_.find(key);
     if (found == entries_.end()) {
         if (entries_.size() == most_entries)

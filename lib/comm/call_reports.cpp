@@ -148,7 +148,7 @@ std::string why(const Explanation &explanation) {
 
 void ChoiceReport::tell(const CommParts &parts, const ProgramKey &key, const Program &program,
                         const CallNames &names) {
-    const uint64_t shape = program.fingerprint ^ program.asked_hash * 0x9E3779B97F4A7C15;
+    const uint64_t shape = program.shape.fingerprint() ^ program.asked_hash * 0x9E3779B97F4A7C15;
     if (!told_.insert(shape).second) return;
     const auto explanation = explain_choice(parts, key, names);
     if (!explanation) return; // the call runs all the same
@@ -322,11 +322,11 @@ CallAudit::AuditedCall *CallAudit::find(const Program &program, uint64_t tag) {
     // fingerprint.
     if (program.work.parts || program.work.spacing != 0) return nullptr;
     constexpr uint64_t golden = 0x9E3779B97F4A7C15; // 2^64 / golden ratio
-    const uint64_t hash = (program.fingerprint ^ tag * golden) * golden;
+    const uint64_t hash = (program.shape.fingerprint() ^ tag * golden) * golden;
     AuditLookup &known = known_[hash >> 58];
-    if (known.is_set && known.program == program.fingerprint && known.tag == tag)
+    if (known.is_set && known.program == program.shape.fingerprint() && known.tag == tag)
         return known.watched;
-    known = {program.fingerprint, tag, true, add(program, tag)};
+    known = {program.shape.fingerprint(), tag, true, add(program, tag)};
     return known.watched;
 }
 
@@ -348,7 +348,7 @@ void CallAudit::before(const Program &program, const Call &call) {
     const Done read = exception_boundary([&]() -> Done {
         AuditedCall *const watched = find(program, call.tag);
         if (!watched) {
-            const bool is_programs = row_of(program.descriptor.collective).is_scheduled;
+            const bool is_programs = row_of(program.shape.descriptor().collective).is_scheduled;
             if (is_programs) other_calls_++;
             return {};
         }

@@ -34,7 +34,7 @@ Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
 // ---- The communicator
 
 static CallRecord record_of(const Program &program, const Call &call) {
-    return {static_cast<int32_t>(program.descriptor.collective), call.number, call.tag};
+    return {static_cast<int32_t>(program.shape.descriptor().collective), call.number, call.tag};
 }
 
 static EngineOptions options_of(const CommParts &parts) {
@@ -200,8 +200,9 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     QCCL_TRY(const ProgramRef usual, program(key));
     const auto own = std::make_shared<Program>(*usual);
     // The descriptor names the library's own call, so that no call of the caller matches it.
-    own->descriptor.collective = call;
-    own->fingerprint = own->descriptor.hash();
+    CallDescriptor named = own->shape.descriptor();
+    named.collective = call;
+    own->shape = named;
     if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
     QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, {}));
     return sequencer_.issued();
@@ -286,8 +287,9 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
         // the turns.
         const auto failure = this->failure();
         if (arrived && !failure) return outcome(take_next_turn(program, request, captured));
-        return failed(failure ? failure->error : arrived.error(),
-                      {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
+        return failed(
+            failure ? failure->error : arrived.error(),
+            {static_cast<int32_t>(program.shape.descriptor().collective), 0, request.tag});
     });
 }
 
@@ -354,7 +356,7 @@ Done Comm::run_watched(const Program &program, const Call &call) {
     if (parts_.trace) parts_.trace->tell(*parts_.log);
     if (!parts_.log->wants(LogLevel::trace)) return engine_.run(program, call);
     const std::string who = log_prefix(parts_.comm_config);
-    const char *const what = name(program.descriptor.collective);
+    const char *const what = name(program.shape.descriptor().collective);
     parts_.log->trace("%scall %" PRIu64 " begins: %s", who.c_str(), call.number, what);
     const auto start = std::chrono::steady_clock::now();
     const Done done = exception_boundary([&] { return engine_.run(program, call); });

@@ -11,10 +11,10 @@ namespace qccl {
 
 // ---- Latest calls
 
-void CallHistory::begin(const CallDescriptor &shape, const CallNumbers &numbers) {
+void CallHistory::begin(const CallShape &shape, const CallNumbers &numbers) {
     const CallNumbers own{numbers.call, numbers.tag, numbers.captured, hash_};
     hash_ = shape.hash(own);
-    current_ = shape;
+    current_ = shape.descriptor();
     current_.set(own);
 }
 
@@ -48,12 +48,11 @@ void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_
     // The words are stored with release order, so a reader that acquires a new word sees this 0,
     // too.
     slot.call.store(0, std::memory_order_relaxed);
-    const auto *const bytes = reinterpret_cast<const std::byte *>(&call);
-    for (size_t i = 0; i < slot.words.size(); i++) {
-        uint64_t word;
-        std::memcpy(&word, bytes + i * sizeof word, sizeof word);
-        slot.words[i].store(word, std::memory_order_release);
+    const auto words = std::bit_cast<PublishedCall::Words>(call);
+    [&]<size_t... i>(std::index_sequence<i...>) {
+        (slot.words[i].store(words[i], std::memory_order_release), ...);
     }
+    (std::make_index_sequence<std::tuple_size_v<PublishedCall::Words>>());
     slot.hash.store(hash, std::memory_order_release);
     slot.call.store(call.call, std::memory_order_release);
 }

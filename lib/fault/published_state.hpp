@@ -48,7 +48,7 @@ public:
 
     // Makes this rank's next call the current one, without publishing it. Its hash covers all
     // earlier calls.
-    void begin(const CallDescriptor &shape, const CallNumbers &numbers);
+    void begin(const CallShape &shape, const CallNumbers &numbers);
     // Publishes the current call to the other ranks. This overwrites the descriptor of the call
     // `calls_kept` before it: the caller has made sure that no rank needs that one any more.
     void publish();

@@ -78,23 +78,44 @@ bool has_counts_hash(Collective collective) {
 
 } // namespace
 
-uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
-    // Reads word by word: a compiler would copy all words at once with vectors.
-    const auto word = [this](size_t i) {
-        uint64_t value;
-        std::memcpy(&value, reinterpret_cast<const std::byte *>(this) + i * sizeof value,
-                    sizeof value);
-        return value;
-    };
-    const auto fold_pair = [](size_t i, uint64_t first, uint64_t second) {
-        return fold(first ^ secrets[i], second ^ secrets[i + 1]);
-    };
-    // Seven products that do not wait for each other, because this runs in every call. The tag is
-    // not compared, so its place is 0.
-    uint64_t mixed = fold_pair(0, numbers.call, count) ^ fold_pair(2, 0, numbers.captured) ^
-                     fold_pair(4, numbers.earlier, word(5));
-    for (size_t i = 6; i < secrets.size(); i += 2) mixed ^= fold_pair(i, word(i), word(i + 1));
+// Returns word `i`. A compiler that copied all words at once would use vectors.
+static uint64_t word_of(const CallDescriptor &call, size_t i) {
+    uint64_t value;
+    std::memcpy(&value, reinterpret_cast<const std::byte *>(&call) + i * sizeof value,
+                sizeof value);
+    return value;
+}
+
+static uint64_t fold_pair(size_t i, uint64_t first, uint64_t second) {
+    return fold(first ^ secrets[i], second ^ secrets[i + 1]);
+}
+
+// Of the words that stand in no pair with a number.
+static uint64_t digest_of(const CallDescriptor &call) {
+    uint64_t mixed = 0;
+    for (size_t i = 6; i < secrets.size(); i += 2)
+        mixed ^= fold_pair(i, word_of(call, i), word_of(call, i + 1));
+    return mixed;
+}
+
+// Products that do not wait for each other, because this runs in every call. The tag is not
+// compared, so its place is 0.
+static uint64_t hash_with(const CallNumbers &numbers, const CallDescriptor &call, uint64_t digest) {
+    const uint64_t mixed = fold_pair(0, numbers.call, call.count) ^
+                           fold_pair(2, 0, numbers.captured) ^
+                           fold_pair(4, numbers.earlier, word_of(call, 5)) ^ digest;
     return fold(mixed ^ secrets[0], secrets[1]);
+}
+
+uint64_t CallDescriptor::hash() const { return hash_with(numbers(), *this, digest_of(*this)); }
+
+CallShape::CallShape(const CallDescriptor &descriptor)
+    : descriptor_(descriptor), digest_(digest_of(descriptor)) {
+    descriptor_.set({});
+}
+
+uint64_t CallShape::hash(const CallNumbers &numbers) const {
+    return hash_with(numbers, descriptor_, digest_);
 }
 
 std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDescriptor &theirs,

@@ -54,8 +54,7 @@ struct CallDescriptor {
         earlier = numbers.earlier;
     }
 
-    uint64_t hash() const { return hash(numbers()); } // of everything that must agree
-    uint64_t hash(const CallNumbers &numbers) const;  // with `numbers` instead of its own
+    uint64_t hash() const; // of everything that must agree
     // Returns the first field in which `theirs` (of rank `rank`) differs from this descriptor (of
     // rank `reference`), as a mismatch whose sentence has both values. The last difference checked
     // is that calls before this one differed. Empty if there is none.
@@ -63,6 +62,22 @@ struct CallDescriptor {
                                     uint32_t rank) const;
 };
 static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word: no padding");
+
+// What the descriptors of a program's calls share: a descriptor whose numbers are 0. Every call
+// takes a hash, so what a hash takes from the shape is computed once.
+class CallShape {
+public:
+    CallShape(const CallDescriptor &descriptor = {});
+
+    const CallDescriptor &descriptor() const { return descriptor_; }
+    // Returns the hash of the descriptor that has these numbers.
+    uint64_t hash(const CallNumbers &numbers) const;
+    uint64_t fingerprint() const { return hash({}); }
+
+private:
+    CallDescriptor descriptor_;
+    uint64_t digest_;
+};
 
 // ---- Waits
 

@@ -83,7 +83,7 @@ Done SharedTransport::use(Network network, uint64_t session) {
     return {};
 }
 
-Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numbers,
+Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
                             std::chrono::nanoseconds timeout, Publishes when) {
     detector_.limit(timeout);
     if (progress_thread_) progress_thread_->call_begins();
@@ -521,7 +521,7 @@ Error SharedTransport::mismatch_of_shrink(uint64_t call) {
     // different calls. Here it takes the number of the call that the other rank makes instead.
     if (call > history_.current().call) {
         call = history_.current().call + 1;
-        history_.begin({.collective = comm_shrink}, {.call = call});
+        history_.begin(CallDescriptor{.collective = comm_shrink}, {.call = call});
         history_.publish();
     }
     return mismatch(call);

@@ -39,8 +39,8 @@ public:
     std::chrono::nanoseconds network_time() const override {
         return remote_ ? remote_->busy_time() : std::chrono::nanoseconds(0);
     }
-    Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
-               std::chrono::nanoseconds timeout, Publishes when) override;
+    Done begin(const CallShape &shape, const CallNumbers &numbers, std::chrono::nanoseconds timeout,
+               Publishes when) override;
     bool can_begin_next() const override;
     Done await_all() override;
     Result<bool> have_all_begun() override;

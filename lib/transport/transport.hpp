@@ -83,7 +83,7 @@ public:
     // after its eager slot (`after_eager_slot`); readers compare the hashes in the slots' headers
     // and find the descriptor later. Fails if the communicator has failed.
     enum class Publishes : uint8_t { at_once, after_eager_slot };
-    virtual Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
+    virtual Done begin(const CallShape &shape, const CallNumbers &numbers,
                        std::chrono::nanoseconds timeout, Publishes when) = 0;
     // Whether the next call's `begin` would wait for no other rank. Between calls.
     virtual bool can_begin_next() const = 0;

@@ -369,7 +369,7 @@ void long_specs_are_told_apart() {
     const Program one = compiled(call, 0);
     call.codec.seed = 2;
     const Program two = compiled(call, 0);
-    CHECK(one.descriptor.hash() != two.descriptor.hash());
+    CHECK(one.shape.fingerprint() != two.shape.fingerprint());
 }
 
 } // namespace

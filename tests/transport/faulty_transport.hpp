@@ -34,8 +34,8 @@ public:
 
     const char *name() const override { return inner_->name(); }
 
-    Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
-               std::chrono::nanoseconds timeout, Publishes when) override {
+    Done begin(const CallShape &shape, const CallNumbers &numbers, std::chrono::nanoseconds timeout,
+               Publishes when) override {
         QCCL_TRY(before("begin"));
         return inner_->begin(shape, numbers, timeout, when);
     }

@@ -353,12 +353,10 @@ static Result<Program> compile_with(const Schedule &author, const Work &work, co
 
     Program program{.work = work,
                     .cut = cut,
-                    .descriptor = describe(work),
-                    .fingerprint = 0,
+                    .shape = describe(work),
                     .schedule = fused.schedule,
                     .layout = layout,
                     .geometry = geometry};
-    program.fingerprint = program.descriptor.hash();
     QCCL_TRY(fit_inbox(program));
     program.segment_values = most_segment_values(layout, geometry);
     program.tile = find_tile(work, cut, program.segment_values, layout.grain());

@@ -71,8 +71,7 @@ struct CallGuard;
 struct Program {
     Work work;
     Chunking cut;
-    CallDescriptor descriptor; // without the call's number and tag
-    uint64_t fingerprint = 0;  // the descriptor's hash
+    CallShape shape;
     // What the caller asked the planner for. Only traces show it.
     std::string asked_codec = "none", asked_algorithm = "auto";
     uint64_t asked_hash = 0; // hash of both

@@ -130,7 +130,7 @@ Done Engine::run_traced(const Program &program, const Call &call) {
 // All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
 // out at once: the descriptor compares the tag.
 static CallDescriptor with_tag(const Program &program, uint64_t tag) {
-    CallDescriptor descriptor = program.descriptor;
+    CallDescriptor descriptor = program.shape.descriptor();
     const std::string text = shortened(program.asked_codec + " of tag " + std::to_string(tag),
                                        sizeof descriptor.codec - 1);
     std::ranges::fill(descriptor.codec, '\0');
@@ -140,7 +140,7 @@ static CallDescriptor with_tag(const Program &program, uint64_t tag) {
 
 static CallDescriptor descriptor_of(const Program &program, const Call &call) {
     if (call.sampled_nmse) return with_tag(program, call.tag);
-    CallDescriptor descriptor = program.descriptor;
+    CallDescriptor descriptor = program.shape.descriptor();
     descriptor.root = call.counts_hash;
     return descriptor;
 }
@@ -155,7 +155,7 @@ Done Engine::begin_call(const Program &program, const Call &call) {
     if (call.sampled_nmse || call.counts_hash != 0) [[unlikely]]
         QCCL_TRY(transport_.begin(descriptor_of(program, call), numbers, call.timeout, publishes));
     else
-        QCCL_TRY(transport_.begin(program.descriptor, numbers, call.timeout, publishes));
+        QCCL_TRY(transport_.begin(program.shape, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
     return {};
 }

@@ -24,7 +24,7 @@ bool has_to_move_slots(const EngineMemory &memory, const Program &program) {
 }
 
 uint64_t &agreed_by(EngineMemory &memory, const Program &program) {
-    return memory.agreed[program.fingerprint % memory.agreed.size()];
+    return memory.agreed[program.shape.fingerprint() % memory.agreed.size()];
 }
 
 // A wrong count shows in the first message. By then this rank has read its caller's buffer as far
@@ -33,7 +33,7 @@ uint64_t &agreed_by(EngineMemory &memory, const Program &program) {
 // ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
 // skips the meeting: that many bytes are read in any case.
 bool has_to_meet(EngineMemory &memory, const Transport &transport, const Program &program) {
-    return agreed_by(memory, program) != program.fingerprint &&
+    return agreed_by(memory, program) != program.shape.fingerprint() &&
            program.raw_bytes > transport.eager_slot_bytes();
 }
 
@@ -120,7 +120,7 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
 
 template <class Trace> Done Interpreter<Trace>::end_meeting() {
     is_meeting_ = false;
-    agreed_by(memory_, program_) = program_.fingerprint;
+    agreed_by(memory_, program_) = program_.shape.fingerprint();
     charge_wait();
     return prepare();
 }
