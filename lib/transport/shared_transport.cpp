@@ -290,8 +290,8 @@ Done SharedTransport::await_ended(uint64_t call) {
 }
 
 Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
-    const uint64_t next = exchange_ + 1;
-    QCCL_TRY(await_published(exchange_before(next, bytes)));
+    const uint64_t next = exchange_ + 1, before = exchange_before(next, bytes);
+    if (before > seen_of_all_) QCCL_TRY(await_published(before));
     if (remote_) {
         const WaitScope waiting(detector_);
         while (!remote_->is_eager_sent(next, bytes)) QCCL_TRY(wait({rank(), WaitPhase::network}));
@@ -299,22 +299,30 @@ Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
     return peer_table_.mine().eager_data(next, bytes);
 }
 
-// A peer that is up to date shows so in its latest slot; later exchanges then need no look at it.
 Done SharedTransport::await_published(uint64_t exchange) {
+    uint64_t seen = exchange_;
     for (uint32_t peer = 0; peer < size(); peer++) {
-        if (peer == rank() || peers_[peer].seen >= exchange) continue;
-        const Segment &segment = peer_table_.segments[peer];
-        const EagerHeader &latest = segment.eager_header(exchange_);
-        const EagerHeader &needed = segment.eager_header(exchange);
-        const WaitScope waiting(detector_);
-        while (latest.stamp.load(std::memory_order_acquire) != exchange_ &&
-               needed.stamp.load(std::memory_order_acquire) < exchange)
-            QCCL_TRY(wait({peer, WaitPhase::eager}));
-        const bool is_up_to_date = latest.stamp.load(std::memory_order_acquire) == exchange_;
-        if (is_up_to_date) QCCL_TRY(check_hash(latest));
-        peers_[peer].seen = is_up_to_date ? exchange_ : exchange;
+        if (peer == rank()) continue;
+        if (peers_[peer].seen < exchange) QCCL_TRY(await_published(exchange, peer));
+        seen = std::min(seen, peers_[peer].seen);
     }
+    seen_of_all_ = seen;
     return {};
+}
+
+// Also looks some exchanges ahead, so that the next of them need no look at this peer.
+Done SharedTransport::await_published(uint64_t exchange, uint32_t peer) {
+    constexpr uint64_t looked_ahead = eager_slots_kept / 3;
+    const Segment &segment = peer_table_.segments[peer];
+    const auto has_come = [&segment](uint64_t each) {
+        return segment.eager_header(each).stamp.load(std::memory_order_acquire) >= each;
+    };
+    const WaitScope waiting(detector_);
+    while (!has_come(exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
+    const uint64_t ahead = std::min(exchange + looked_ahead, exchange_);
+    peers_[peer].seen = has_come(ahead) ? ahead : exchange;
+    if (peers_[peer].seen != exchange_) return {};
+    return check_hash(segment.eager_header(exchange_));
 }
 
 // Requires the peer's slot of this rank's latest exchange, which the peer does not change before

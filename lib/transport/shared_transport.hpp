@@ -115,6 +115,7 @@ private:
     void broadcast_error(const Error &error);
     void drop_unexpected();
     Done await_published(uint64_t exchange);
+    Done await_published(uint64_t exchange, uint32_t peer);
     Done check_hash(const EagerHeader &head);
     bool has_published(uint32_t peer, uint64_t exchange) const;
     // Returns the next message from a local peer in this call; null: none has come. A message of
@@ -147,6 +148,7 @@ private:
     const std::function<size_t()> free_memory_;
     bool has_overflow_ = false; // some rank's overflow memory is open here
     uint64_t exchange_ = 0;     // latest in which this rank has published its slot
+    uint64_t seen_of_all_ = 0;  // an exchange in which every other rank has published
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
     size_t fetched_bytes_ = 0; // of a slot with its header, to prefetch with each look at it
     std::unique_ptr<ProgressThread> progress_thread_; // null if all are local; last: uses others
