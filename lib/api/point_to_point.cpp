@@ -88,9 +88,9 @@ Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &fr
     QCCL_TRY(check_message_of_group(comm, from));
     // Ranks make their channels in the order of their peers, so that none wait in a circle.
     const bool is_up = to.peer <= from.peer;
-    QCCL_TRY(const PairChannel lower, open_channel(comm, is_up ? to : from));
-    QCCL_TRY(const PairChannel upper, open_channel(comm, is_up ? from : to));
-    const PairChannel &outgoing = is_up ? lower : upper, &incoming = is_up ? upper : lower;
+    QCCL_TRY(const PairChannel *const lower, open_channel(comm, is_up ? to : from));
+    QCCL_TRY(const PairChannel *const upper, open_channel(comm, is_up ? from : to));
+    const PairChannel &outgoing = is_up ? *lower : *upper, &incoming = is_up ? *upper : *lower;
     const auto has_sent = send_at_once(outgoing, to);
     QCCL_TRY(settle_message(comm, to, outcome(has_sent)));
     if (!*has_sent) return exchange_in_group(comm, to, from);

@@ -26,30 +26,28 @@ void PairChannels::Watch::call(void *context) {
     if (watch->idle.function) watch->idle.function(watch->idle.context);
 }
 
-Result<PairChannel> PairChannels::channel(uint32_t peer, bool sends, Timeout timeout) {
-    auto found = pairs_.find(peer);
-    if (found == pairs_.end()) {
+const PairChannel *PairChannels::find(uint32_t peer, bool sends) const {
+    const auto found = pairs_.find(peer);
+    if (found == pairs_.end()) return nullptr;
+    const bool goes_up = (comm_.rank() < peer) == sends;
+    return goes_up ? &found->second.up : &found->second.down;
+}
+
+Result<const PairChannel *> PairChannels::open(uint32_t peer, bool sends, Timeout timeout) {
+    if (!pairs_.contains(peer)) {
         QCCL_TRY(ChannelPair pair, create(peer, timeout));
         const std::lock_guard lock(mutex_);
-        found = pairs_.emplace(peer, std::move(pair)).first;
+        pairs_.emplace(peer, std::move(pair));
     }
-    const bool is_lower = comm_.rank() < peer;
-    const bool goes_up = is_lower == sends;
-    const ChannelPair &pair = found->second;
-    return goes_up ? PairChannel{pair.up, 0, pair.up_stream.get()}
-                   : PairChannel{pair.down, 1, pair.down_stream.get()};
+    return find(peer, sends);
 }
 
 Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer, Timeout timeout) {
     const qcclIdle_t idle = comm_.parts().comm_config.idle;
     ChannelPair pair{.up_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
-                     .down_watch = std::unique_ptr<Watch>(new Watch{comm_, idle}),
-                     .up = nullptr,
-                     .down = nullptr,
-                     .up_stream = std::make_unique<ChannelStream>(),
-                     .down_stream = std::make_unique<ChannelStream>()};
-    QCCL_TRY(pair.up, create_one(peer, true, timeout, *pair.up_watch));
-    QCCL_TRY(pair.down, create_one(peer, false, timeout, *pair.down_watch));
+                     .down_watch = std::unique_ptr<Watch>(new Watch{comm_, idle})};
+    QCCL_TRY(pair.up.comm, create_one(peer, true, timeout, *pair.up_watch));
+    QCCL_TRY(pair.down.comm, create_one(peer, false, timeout, *pair.down_watch));
     outgoing(peer, pair)->registrations().add_all(comm_.registrations());
     return pair;
 }
@@ -90,12 +88,13 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_
 std::vector<std::shared_ptr<Comm>> PairChannels::all() const {
     std::vector<std::shared_ptr<Comm>> found;
     const std::lock_guard lock(mutex_);
-    for (const auto &[peer, pair] : pairs_) found.insert(found.end(), {pair.up, pair.down});
+    for (const auto &[peer, pair] : pairs_)
+        found.insert(found.end(), {pair.up.comm, pair.down.comm});
     return found;
 }
 
 const std::shared_ptr<Comm> &PairChannels::outgoing(uint32_t peer, const ChannelPair &pair) const {
-    return comm_.rank() < peer ? pair.up : pair.down;
+    return (comm_.rank() < peer ? pair.up : pair.down).comm;
 }
 
 std::vector<std::shared_ptr<Comm>> PairChannels::outgoing() const {

@@ -21,11 +21,12 @@
 
 namespace qccl {
 
-// A communicator of two ranks in which `root` sends.
+// A communicator of two ranks in which `root` sends, and a stream for messages that must not wait
+// for one another.
 struct PairChannel {
-    std::shared_ptr<Comm> comm;
+    std::shared_ptr<Comm> comm = nullptr;
     uint32_t root = 0;
-    ChannelStream *stream = nullptr; // for messages that must not wait for one another
+    std::unique_ptr<ChannelStream> stream = std::make_unique<ChannelStream>();
 };
 
 class PairChannels {
@@ -35,15 +36,12 @@ public:
     explicit PairChannels(Comm &comm) : comm_(comm) {}
     PairChannels(const PairChannels &) = delete;
 
-    // Whether there are channels between this rank and the peer.
-    bool exist(uint32_t peer) const { return pairs_.contains(peer); }
-    // Return the channel on which this rank sends to another one, or receives from it. The first
-    // call for a peer blocks until the peer makes one, too; `timeout` limits this wait (0: no
-    // limit).
-    Result<PairChannel> to(uint32_t peer, Timeout timeout) { return channel(peer, true, timeout); }
-    Result<PairChannel> from(uint32_t peer, Timeout timeout) {
-        return channel(peer, false, timeout);
-    }
+    // Returns the channel on which this rank sends to another one, or receives from it; null: there
+    // are none. A channel lives as long as this object.
+    const PairChannel *find(uint32_t peer, bool sends) const;
+    // Makes the channels if there are none. Blocks until the peer makes them, too; `timeout` limits
+    // this wait (0: no limit).
+    Result<const PairChannel *> open(uint32_t peer, bool sends, Timeout timeout);
     // Let the receivers of this rank's messages read what is registered in place, now and on
     // channels to come; end that.
     void share(const Registrations &registrations);
@@ -69,11 +67,9 @@ private:
     };
     struct ChannelPair {
         std::unique_ptr<Watch> up_watch, down_watch; // channels look at them until they have ended
-        std::shared_ptr<Comm> up, down;              // the lower rank sends in `up`
-        std::unique_ptr<ChannelStream> up_stream, down_stream;
+        PairChannel up{}, down{.root = 1};           // the lower rank sends in `up`
     };
 
-    Result<PairChannel> channel(uint32_t peer, bool sends, Timeout timeout);
     Result<ChannelPair> create(uint32_t peer, Timeout timeout);
     Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Timeout timeout,
                                              Watch &watch);

@@ -25,12 +25,15 @@ Result<Buffer> check_message(const Comm &comm, const MessageArguments &given) {
     return buffer;
 }
 
-Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
+static Done check_other(const Comm &comm, const MessageArguments &given) {
     QCCL_TRY(check_peer(comm, given));
-    if (static_cast<uint32_t>(given.peer) == comm.rank())
-        return invalid_argument(
-            "%s is %d, this rank itself; qcclSendRecv copies values within a rank", given.peer_name,
-            given.peer);
+    if (static_cast<uint32_t>(given.peer) != comm.rank()) return {};
+    return invalid_argument("%s is %d, this rank itself; qcclSendRecv copies values within a rank",
+                            given.peer_name, given.peer);
+}
+
+Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_other(comm, given));
     return outcome(check_message(comm, given));
 }
 
@@ -65,14 +68,12 @@ static Result<std::chrono::nanoseconds> patience_of(const Comm &comm,
     return timeout.value_or(comm.parts().timeout);
 }
 
-Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given) {
+Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &given) {
     if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
     const auto peer = static_cast<uint32_t>(given.peer);
-    std::chrono::nanoseconds timeout{};
-    if (!comm.pairs().exist(peer)) {
-        QCCL_TRY(timeout, patience_of(comm, given));
-    }
-    auto channel = given.sends ? comm.pairs().to(peer, timeout) : comm.pairs().from(peer, timeout);
+    if (const PairChannel *const channel = comm.pairs().find(peer, given.sends)) return channel;
+    QCCL_TRY(const auto timeout, patience_of(comm, given));
+    auto channel = comm.pairs().open(peer, given.sends, timeout);
     if (channel) return channel;
     return comm.abandon(Collective::send,
                         reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",
@@ -109,14 +110,21 @@ static Done enqueue_message(Comm &comm, const PairChannel &channel, const Messag
     return channel.comm->run(ready.program, ready.request, stream);
 }
 
+// What can be wrong with the message besides its peer, the call on the channel finds, too.
+static Done check_before_channel(Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_other(comm, given));
+    if (comm.pairs().find(static_cast<uint32_t>(given.peer), given.sends)) return {};
+    return outcome(check_message(comm, given));
+}
+
 Done move_message(Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_message_to_other(comm, given));
-    QCCL_TRY(const PairChannel channel, open_channel(comm, given));
+    QCCL_TRY(check_before_channel(comm, given));
+    QCCL_TRY(const PairChannel *const channel, open_channel(comm, given));
     const bool is_enqueued = !blocks(given.stream) && !comm.parts().device.gpu;
     return settle_message(comm, given, exception_boundary([&] {
                               return is_enqueued
-                                         ? enqueue_message(comm, channel, given)
-                                         : run_call(*channel.comm, arguments_of(channel, given));
+                                         ? enqueue_message(comm, *channel, given)
+                                         : run_call(*channel->comm, arguments_of(*channel, given));
                           }));
 }
 

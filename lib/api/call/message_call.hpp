@@ -34,7 +34,7 @@ Done check_message_to_other(const Comm &comm, const MessageArguments &given);
 Done check_message_of_group(const Comm &comm, const MessageArguments &given);
 
 // Returns the channel of the message. An error that is no refusal has failed the communicator.
-Result<PairChannel> open_channel(Comm &comm, const MessageArguments &given);
+Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &given);
 // The message as a call of its channel.
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given);
 // Returns what became of the message. An error of the channel that is no refusal fails the

@@ -37,36 +37,36 @@ static constexpr std::chrono::milliseconds longest_poll{1};
 
 GroupMessages::~GroupMessages() {
     for (MessageQueue &queue : queues_)
-        if (queue.moving) (void)queue.channel.comm->finish(*queue.moving);
+        if (queue.moving) (void)queue.channel->comm->finish(*queue.moving);
     for (const Begun &each : begun_) (void)each.stream->synchronize();
 }
 
 Done GroupMessages::add(size_t number, Comm &comm, const MessageArguments &message) {
-    QCCL_TRY(const PairChannel channel, open_channel(comm, message));
-    CallArguments given = arguments_of(channel, message);
+    QCCL_TRY(const PairChannel *const channel, open_channel(comm, message));
+    CallArguments given = arguments_of(*channel, message);
     given.stream = nullptr;
-    QCCL_TRY(ReadyCall ready, find_ready(*channel.comm, given));
-    queue_of(channel).messages.push_back({number, &comm, &message, std::move(ready)});
+    QCCL_TRY(ReadyCall ready, find_ready(*channel->comm, given));
+    queue_of(*channel).messages.push_back({number, &comm, &message, std::move(ready)});
     return {};
 }
 
 GroupMessages::MessageQueue &GroupMessages::queue_of(const PairChannel &channel) {
     const auto found = std::ranges::find_if(
-        queues_, [&](const MessageQueue &queue) { return queue.channel.comm == channel.comm; });
+        queues_, [&](const MessageQueue &queue) { return queue.channel == &channel; });
     if (found != queues_.end()) return *found;
-    return queues_.emplace_back(MessageQueue{channel});
+    return queues_.emplace_back(MessageQueue{&channel});
 }
 
 // A message on a stream of the caller's waits for that stream. Between hosts a message moves only
 // while its channel waits.
 bool GroupMessages::MessageQueue::may_run_here() const {
     if (moving) return true;
-    return !is_done() && front().blocks() && channel.comm->is_free_on_host() &&
-           channel.comm->parts().policy.hosts == 1;
+    return !is_done() && front().blocks() && channel->comm->is_free_on_host() &&
+           channel->comm->parts().policy.hosts == 1;
 }
 
 bool GroupMessages::MessageQueue::may_be_waited_for_here() const {
-    return !is_done() && channel.comm->is_free_on_host() &&
+    return !is_done() && channel->comm->is_free_on_host() &&
            std::all_of(messages.begin() + static_cast<ptrdiff_t>(next), messages.end(),
                        [](const GroupedMessage &message) { return message.blocks(); });
 }
@@ -85,16 +85,16 @@ void GroupMessages::run_here(MessageQueue &queue) {
     const GroupedMessage &message = queue.messages[queue.next++];
     const BegunCallRef moving = std::exchange(queue.moving, nullptr);
     settle(message, exception_boundary([&] {
-               return moving ? queue.channel.comm->finish(*moving)
-                             : queue.channel.comm->run(message.ready.program, message.ready.request,
-                                                       {});
+               return moving
+                          ? queue.channel->comm->finish(*moving)
+                          : queue.channel->comm->run(message.ready.program, message.ready.request);
            }));
 }
 
 void GroupMessages::begin_here(MessageQueue &queue) {
     const ReadyCall &ready = queue.front().ready;
-    auto begun =
-        exception_boundary([&] { return queue.channel.comm->begin(ready.program, ready.request); });
+    auto begun = exception_boundary(
+        [&] { return queue.channel->comm->begin(ready.program, ready.request); });
     if (begun)
         queue.moving = std::move(*begun);
     else
@@ -103,7 +103,7 @@ void GroupMessages::begin_here(MessageQueue &queue) {
 
 // Returns whether the message has moved. If it has ended, the next one is in front.
 bool GroupMessages::move_front(MessageQueue &queue) {
-    const auto moved = queue.channel.comm->move_on(*queue.moving);
+    const auto moved = queue.channel->comm->move_on(*queue.moving);
     if (moved && !queue.moving->has_ended()) return *moved;
     queue.moving.reset();
     settle(queue.messages[queue.next++], outcome(moved));
@@ -112,7 +112,7 @@ bool GroupMessages::move_front(MessageQueue &queue) {
 
 // Runs or begins the message if that takes no wait, and returns whether it has.
 bool GroupMessages::start_front(MessageQueue &queue) {
-    const Comm &channel = *queue.channel.comm;
+    const Comm &channel = *queue.channel->comm;
     if (channel.can_run_at_once(queue.program()))
         run_here(queue);
     else if (channel.can_begin(queue.program()))
@@ -172,8 +172,8 @@ void GroupMessages::hand_over(MessageQueue &queue) {
 }
 
 Done GroupMessages::finish_on_stream(const MessageQueue &queue) {
-    Comm &channel = *queue.channel.comm;
-    auto own = queue.channel.stream->get();
+    Comm &channel = *queue.channel->comm;
+    auto own = queue.channel->stream->get();
     if (!own) return channel.abandon(Collective::send, own.error());
     CallStream stream;
     stream.host = std::move(*own);
@@ -184,12 +184,12 @@ Done GroupMessages::finish_on_stream(const MessageQueue &queue) {
 
 // Messages of one channel follow one another on its stream.
 Done GroupMessages::enqueue(const MessageQueue &queue, const GroupedMessage &message) {
-    const PairChannel &channel = queue.channel;
+    const PairChannel &channel = *queue.channel;
     CallStream own;
     QCCL_TRY(own.host, channel.stream->get());
     if (message.comm->parts().device.gpu) {
         own.host->enqueue({.run = [made = channel.comm, ready = message.ready] {
-            return made->run(ready.program, ready.request, {});
+            return made->run(ready.program, ready.request);
         }});
         begun_.push_back({&message, std::move(own.host)});
         return {};

@@ -51,7 +51,7 @@ private:
         bool blocks() const { return qccl::blocks(given->stream); }
     };
     struct MessageQueue {
-        PairChannel channel;
+        const PairChannel *channel;
         std::vector<GroupedMessage> messages{};
         size_t next = 0;       // the messages before it have run or are on the stream
         BegunCallRef moving{}; // the message `next`, if it is moving here
