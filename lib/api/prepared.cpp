@@ -61,7 +61,7 @@ Done prepare(Comm &comm, qcclComm_t handle, const CallArguments &given, qcclColl
 Done start(Comm &comm, const PreparedCall &call) {
     return run_or_abandon(comm, call.collective, [&]() -> Done {
         const bool is_of_host = !comm.parts().device.gpu;
-        if (!call.stream && is_of_host) return comm.run(call.program, call.request, {});
+        if (!call.stream && is_of_host) return comm.run(call.program, call.request);
         QCCL_TRY(const CallStream stream, take_call_stream(comm, call.stream));
         return comm.run(call.program, call.request, stream);
     });

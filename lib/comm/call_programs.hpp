@@ -108,15 +108,13 @@ private:
 
 // ---- Programs by C arguments
 
-// The arguments of a call that decide its program: numbers and handles as C passes them, unchecked.
-struct CallKey {
-    int32_t collective = -1;
-    int32_t type = 0, op = 0, root = 0;
-    uint64_t count = 0, stride = 0;
-    const void *codec = nullptr;         // of the call's config
-    std::array<uint64_t, 4> algorithm{}; // of the call's config: the name, padded with zeros
+// The part of a call's config that decides its program, as C passes it, unchecked.
+struct ConfigKey {
+    uint64_t stride = 0;
+    const void *codec = nullptr;
+    std::array<uint64_t, 4> algorithm{}; // the name, padded with zeros
 
-    bool operator==(const CallKey &) const = default;
+    bool operator==(const ConfigKey &) const = default;
     // Returns false if the name is too long for the key, or empty, which would look like no name.
     bool set_algorithm(const char *text) {
         const size_t length = strnlen(text, sizeof algorithm);
@@ -126,9 +124,27 @@ struct CallKey {
     }
 };
 
+// The arguments of a call that decide its program: numbers as C passes them, unchecked.
+struct CallKey {
+    int32_t collective = -1;
+    int32_t type = 0, op = 0, root = 0;
+    uint64_t count = 0;
+    std::optional<ConfigKey> config; // of calls that have one
+
+    bool operator==(const CallKey &) const = default;
+};
+
+// How many bytes of the caller's buffers a call takes, and where they meet: the call is in place if
+// send + send_meets is the address recv + recv_meets.
+struct BufferExtents {
+    size_t send_bytes = 0, recv_bytes = 0;
+    size_t send_meets = 0, recv_meets = 0;
+};
+
 struct CachedCall {
     CallKey call_key;
     ProgramKey key;
+    BufferExtents extents;
     ProgramRef program;
     std::shared_ptr<const VFormParts> parts{}; // of a v-form, as the caller gave them
 };
@@ -147,12 +163,12 @@ private:
 
     static size_t place(const CallKey &call_key) {
         const auto small = static_cast<uint64_t>(static_cast<uint32_t>(call_key.collective));
-        const uint64_t codec = reinterpret_cast<uintptr_t>(call_key.codec);
+        uint64_t mixed = call_key.count ^ small << 60;
+        if (const auto &config = call_key.config)
+            mixed ^= reinterpret_cast<uintptr_t>(config->codec) ^ config->algorithm[0];
         // The factor, 2^64 / golden ratio, spreads counts that are multiples of a power of 2, and
         // handles whose numbers differ in the middle bits.
-        return (call_key.count ^ small << 60 ^ codec ^ call_key.algorithm[0]) *
-                   0x9E3779B97F4A7C15 >>
-               (64 - bits);
+        return mixed * 0x9E3779B97F4A7C15 >> (64 - bits);
     }
 
     std::array<CachedCall, size_t{1} << bits> entries_;

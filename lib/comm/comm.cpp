@@ -101,6 +101,12 @@ Done Comm::enqueue(const CallRecord &record, Run run, const CallStream &stream) 
     return error;
 }
 
+static Error refuse_inside() {
+    return Error::make(Code::invalid_usage,
+                       "a collective on a communicator from inside one of its own (in an idle or "
+                       "log function)");
+}
+
 template <class Run> Done Comm::take_turn(uint64_t call, bool was_enqueued, Run run) {
     if (!sequencer_.await(call)) return ended();
     const Done done = run();
@@ -108,28 +114,35 @@ template <class Run> Done Comm::take_turn(uint64_t call, bool was_enqueued, Run 
     return done;
 }
 
-Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
+Done Comm::check_can_call() {
     if (errors_.has_failed()) {
         parts_.transport->ignore_failure();
         return errors_.failure()->error;
     }
-    if (queue_) return run_on_gpu(program, request, stream.gpu);
-    const bool is_first = sequencer_.is_idle();
-    if (!is_first && sequencer_.is_running_here())
-        return Error::make(Code::invalid_usage,
-                           "a collective on a communicator from inside one of its own (in an idle "
-                           "or log function)");
+    if (!queue_ && !sequencer_.is_idle() && sequencer_.is_running_here()) return refuse_inside();
+    return {};
+}
 
-    Call call = next_call(request);
-    if (stream.host) {
-        call.queued = queued_now();
-        return enqueue(
-            record_of(*program, call),
-            [this, program, op = request.op, call] { return execute(*program, call); }, stream);
-    }
+Done Comm::run(const ProgramRef &program, const Request &request) {
+    const bool is_first = sequencer_.is_idle();
+    if (!is_first || errors_.has_failed()) [[unlikely]]
+        QCCL_TRY(check_can_call());
+    if (queue_) return run_on_gpu(program, request, std::nullopt);
+    const Call call = next_call(request);
     if (!is_first) return take_turn(call.number, false, [&] { return execute(*program, call); });
     sequencer_.skip_to(call.number);
     return execute(*program, call);
+}
+
+Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
+    if (!stream.host && !stream.gpu) return run(program, request);
+    QCCL_TRY(check_can_call());
+    if (queue_) return run_on_gpu(program, request, stream.gpu);
+    Call call = next_call(request);
+    call.queued = queued_now();
+    return enqueue(
+        record_of(*program, call),
+        [this, program, op = request.op, call] { return execute(*program, call); }, stream);
 }
 
 Call Comm::next_call(const Request &request) {
@@ -226,10 +239,7 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
 // Calls get their numbers when they run, because a graph may replay a call at any time.
 Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                       const std::optional<GpuStream> &stream) {
-    if (is_running_here())
-        return Error::make(Code::invalid_usage,
-                           "a collective on a communicator from inside one of its own (in an idle "
-                           "or log function)");
+    if (is_running_here()) return refuse_inside();
     if (stream) {
         check_priority(*stream);
         Request queued = request;
@@ -465,7 +475,7 @@ Done Comm::conclude() {
 }
 
 std::optional<RecordedError> Comm::failure() const {
-    if (const auto failure = errors_.failure()) return failure;
+    if (errors_.has_failed()) return errors_.failure();
     if (const auto failure = parts_.transport->failure()) return RecordedError{*failure, {}};
     return std::nullopt;
 }

@@ -211,6 +211,8 @@ public:
     // Runs the call, or enqueues it on `stream`. An error before the call has a number leaves the
     // communicator usable; any other error has failed it.
     Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
+    // The same for a call that the calling thread makes.
+    Done run(const ProgramRef &program, const Request &request);
     // Whether a call could run on the calling thread now, with no call before it on a stream.
     bool is_free_on_host() const { return !queue_ && sequencer_.is_idle(); }
     // Whether, besides, a call of the program would wait for no other rank.
@@ -297,6 +299,7 @@ public:
     bool is_running_here() { return sequencer_.is_running_here(); }
 
 private:
+    Done check_can_call();
     Done execute(const Program &program, const Call &call);
     Done run_program(const Program &program, const Call &call);
     // Runs the program and logs the call. Called if is_watched_ is set.

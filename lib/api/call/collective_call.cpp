@@ -13,71 +13,29 @@
 
 namespace qccl {
 
-namespace {
+static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
 
-// The caller's buffers. A call is in place if send + send_meets is the address recv + recv_meets.
-struct Buffers {
-    Buffer send, recv;
-    size_t send_meets = 0, recv_meets = 0;
-    const VFormParts *parts = nullptr; // of a v-form, and what its parts need
-    Team team{};
-    size_t value_bytes = 0;
-    // Of blocks with gaps between them.
-    const ProgramKey *spaced = nullptr;
-};
-
-} // namespace
-
-static Buffers buffers_of_parts(const CallArguments &given, const ProgramKey &key,
-                                const Team &team) {
-    const size_t bytes = type_bytes(key.type);
-    const VFormParts &parts = *key.v.parts;
-    return {.send = {"send", given.send, sent_end(parts, team) * bytes},
-            .recv = {"recv", given.recv, received_end(parts, team) * bytes},
-            .parts = &parts,
-            .team = team,
-            .value_bytes = bytes};
+static Team with_root(Team team, uint32_t root) {
+    team.root = root;
+    return team;
 }
 
-static Buffers buffers_of(const CallArguments &given, const ProgramKey &key, const Team &team) {
-    Team rooted = team;
-    rooted.root = key.root;
-    if (key.v.parts) return buffers_of_parts(given, key, rooted);
+static BufferExtents extents_of(const ProgramKey &key, const Team &caller) {
+    const Team team = with_root(caller, key.root);
     const size_t bytes = type_bytes(key.type), block = key.count * bytes;
+    if (key.v.parts)
+        return {.send_bytes = sent_end(*key.v.parts, team) * bytes,
+                .recv_bytes = received_end(*key.v.parts, team) * bytes};
     const size_t step = key.spacing == 0 ? block : key.spacing * bytes;
     const size_t whole = block + (parts_of(key.collective, team.size) - 1) * step;
     const CollectiveRow &row = row_of(key.collective);
-    Buffers buffers{{"send", given.send, row.gathers ? block : whole},
-                    {"recv", given.recv, row.scatters ? block : whole}};
-    if (row.scatters) buffers.send_meets = team.rank * step;
-    if (row.gathers) buffers.recv_meets = team.rank * step;
-    if (key.spacing != 0) {
-        buffers.spaced = &key;
-        buffers.team = rooted;
-        buffers.value_bytes = bytes;
-    }
-    if (!has_input(key.collective, rooted)) buffers.send.bytes = 0;
-    if (!has_output(key.collective, rooted)) buffers.recv.bytes = 0;
-    return buffers;
-}
-
-static Done check_buffers(const Buffers &buffers) {
-    QCCL_TRY(check_pointer(buffers.send));
-    QCCL_TRY(check_pointer(buffers.recv));
-    const bool is_in_place = reinterpret_cast<uintptr_t>(buffers.send.start) + buffers.send_meets ==
-                             reinterpret_cast<uintptr_t>(buffers.recv.start) + buffers.recv_meets;
-    if (is_in_place && !buffers.parts) return {};
-    const Done apart = check_apart(buffers.send, buffers.recv);
-    if (apart || (!buffers.parts && !buffers.spaced)) return apart;
-    if (buffers.spaced) {
-        const ProgramKey &key = *buffers.spaced;
-        const VFormParts blocks =
-            parts_of_blocks(key.collective, key.count, key.spacing, buffers.team);
-        return check_parts_apart(blocks, buffers.team, buffers.send, buffers.recv,
-                                 buffers.value_bytes);
-    }
-    return check_parts_apart(*buffers.parts, buffers.team, buffers.send, buffers.recv,
-                             buffers.value_bytes);
+    BufferExtents extents{.send_bytes = row.gathers ? block : whole,
+                          .recv_bytes = row.scatters ? block : whole};
+    if (row.scatters) extents.send_meets = team.rank * step;
+    if (row.gathers) extents.recv_meets = team.rank * step;
+    if (!has_input(key.collective, team)) extents.send_bytes = 0;
+    if (!has_output(key.collective, team)) extents.recv_bytes = 0;
+    return extents;
 }
 
 static Done check_root(int root, uint32_t size) {
@@ -113,9 +71,8 @@ static Result<ProgramKey> take_key(const CallArguments &given, const Team &calle
         key.root = static_cast<uint32_t>(given.root);
     }
     if (given.parts) {
-        Team team = caller;
-        team.root = key.root;
-        QCCL_TRY(key.v.parts, take_parts(given.collective, *given.parts, key.type, team));
+        QCCL_TRY(key.v.parts,
+                 take_parts(given.collective, *given.parts, key.type, with_root(caller, key.root)));
         const uint64_t total = key.v.parts->common_total();
         key.count = key.is_pairwise() ? unknown_part_count : total / size + (total % size != 0);
         return key;
@@ -271,10 +228,35 @@ Done check_place(const Comm &comm, const Buffer &buffer) {
     return gpu ? check_place(*gpu, buffer) : Done();
 }
 
-static Done check_buffers(const Comm &comm, const Buffers &buffers) {
-    QCCL_TRY(check_buffers(buffers));
-    QCCL_TRY(check_place(comm, buffers.send));
-    return check_place(comm, buffers.recv);
+// Refuses buffers that overlap, unless what the call uses of one lies in the gaps of the other:
+// blocks with a stride and the parts of a v-form have gaps.
+static Done check_overlap(const Buffer &send, const Buffer &recv, const ProgramKey &key,
+                          const Team &caller) {
+    const Done apart = check_apart(send, recv);
+    if (apart || (!key.v.parts && key.spacing == 0)) return apart;
+    const Team team = with_root(caller, key.root);
+    const size_t bytes = type_bytes(key.type);
+    if (key.v.parts) return check_parts_apart(*key.v.parts, team, send, recv, bytes);
+    return check_parts_apart(parts_of_blocks(key.collective, key.count, key.spacing, team), team,
+                             send, recv, bytes);
+}
+
+static bool is_in_place(const CallArguments &given, const BufferExtents &extents) {
+    return reinterpret_cast<uintptr_t>(given.send) + extents.send_meets ==
+           reinterpret_cast<uintptr_t>(given.recv) + extents.recv_meets;
+}
+
+static Done check_buffers(const Comm &comm, const CallArguments &given, const ProgramKey &key,
+                          const BufferExtents &extents) {
+    const Buffer send{"send", given.send, extents.send_bytes};
+    const Buffer recv{"recv", given.recv, extents.recv_bytes};
+    QCCL_TRY(check_pointer(send));
+    QCCL_TRY(check_pointer(recv));
+    if (!is_in_place(given, extents) || key.v.parts)
+        QCCL_TRY(check_overlap(send, recv, key, team_of(comm)));
+    if (!comm.parts().device.gpu) return {};
+    QCCL_TRY(check_place(comm, send));
+    return check_place(comm, recv);
 }
 
 static Done check_device(const Comm &comm, RedOp op) {
@@ -284,8 +266,6 @@ static Done check_device(const Comm &comm, RedOp op) {
                             "device is %s",
                             gpu->traits().name.c_str());
 }
-
-static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
 
 // The part of a call that decides its program, and the part of its config that holds for this call
 // alone.
@@ -306,9 +286,9 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     if (!config) return false;
     const auto timeout = take_timeout("timeout", config->timeout);
     if (!timeout || (config->codec && !is_codec(config->codec))) return false;
-    if (config->algorithm && !call.call_key.set_algorithm(config->algorithm)) return false;
-    call.call_key.codec = config->codec;
-    call.call_key.stride = config->stride;
+    ConfigKey key{.stride = config->stride, .codec = config->codec};
+    if (config->algorithm && !key.set_algorithm(config->algorithm)) return false;
+    call.call_key.config = key;
     call.timeout = timeout->value_or(call.timeout);
     call.tag = config->tag;
     return true;
@@ -331,7 +311,8 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
                                 .type = given.type,
                                 .op = given.op,
                                 .root = given.root,
-                                .count = given.count},
+                                .count = given.count,
+                                .config = {}},
                    .timeout = comm.parts().timeout};
     call.can_be_remembered = !given.config || add_config(call, *given.config);
     if (has_made_number(given.op)) [[unlikely]]
@@ -345,26 +326,24 @@ static const CachedCall *find_before(Comm &comm, const CallArguments &given,
     if (!call.can_be_remembered) return nullptr;
     const CachedCall *const before = comm.memo().find(call.call_key);
     if (!before || !given.parts) return before;
-    Team team = team_of(comm);
-    team.root = static_cast<uint32_t>(given.root);
+    const Team team = with_root(team_of(comm), static_cast<uint32_t>(given.root));
     return are_given(*before->parts, *given.parts, team) ? before : nullptr;
 }
 
-// A repeated call with the same arguments skips their checks, except those of the buffers.
-static Result<Request> request_again(const Comm &comm, const CallArguments &given,
-                                     const CachedCall &before, const KeyedCall &call) {
-    QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
-    return Request{.send = given.send,
-                   .recv = given.recv,
-                   .timeout = call.timeout,
-                   .noise_seed = before.key.codec.seed,
-                   .tag = call.tag,
-                   .op = call.op};
+static Request request_of(const CallArguments &given, const CachedCall &before,
+                          const KeyedCall &call) {
+    return {.send = given.send,
+            .recv = given.recv,
+            .timeout = call.timeout,
+            .noise_seed = before.key.codec.seed,
+            .tag = call.tag,
+            .op = call.op};
 }
 
 namespace {
 struct NewCall {
     ProgramKey key;
+    BufferExtents extents;
     ReadyCall ready;
     std::shared_ptr<const VFormParts> parts; // as the caller gave them
 };
@@ -376,7 +355,8 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     const std::shared_ptr<const VFormParts> parts = key.v.parts;
     QCCL_TRY(check_device(comm, key.op));
     QCCL_TRY(key.spacing, take_stride(given, key, comm.size()));
-    QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
+    const BufferExtents extents = extents_of(key, team_of(comm));
+    QCCL_TRY(check_buffers(comm, given, key, extents));
     CallNames names;
     QCCL_TRY(take_call_config(comm, given.config, key, request, names));
     request.noise_seed = key.codec.seed;
@@ -384,7 +364,7 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
     comm.tell_choice(key, *program, names);
-    return NewCall{key, {program, request}, parts};
+    return NewCall{key, extents, {program, request}, parts};
 }
 
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
@@ -396,30 +376,45 @@ static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &give
                                            const KeyedCall &call) {
     QCCL_TRY(NewCall made, make_new(comm, given));
     if (call.can_be_remembered)
-        comm.memo().remember({call.call_key, made.key, made.ready.program, made.parts});
+        comm.memo().remember(
+            {call.call_key, made.key, made.extents, made.ready.program, made.parts});
     return std::move(made.ready);
 }
 
+// A repeated call with the same arguments skips their checks, except those of the buffers.
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
     const KeyedCall call = keyed(comm, given);
     if (const CachedCall *before = find_before(comm, given, call)) {
-        QCCL_TRY(const Request request, request_again(comm, given, *before, call));
-        return ReadyCall{before->program, request};
+        QCCL_TRY(check_buffers(comm, given, before->key, before->extents));
+        return ReadyCall{before->program, request_of(given, *before, call)};
     }
     return make_and_remember(comm, given, call);
 }
 
 // Does not call find_ready, which copies the program's reference: that takes a tenth of a small
 // call.
-Done run_call(Comm &comm, const CallArguments &given) {
-    QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
+template <class Run> static Done find_and_run(Comm &comm, const CallArguments &given, Run run) {
     const KeyedCall call = keyed(comm, given);
     if (const CachedCall *before = find_before(comm, given, call)) {
-        QCCL_TRY(const Request request, request_again(comm, given, *before, call));
-        return comm.run(before->program, request, stream);
+        QCCL_TRY(check_buffers(comm, given, before->key, before->extents));
+        return run(before->program, request_of(given, *before, call));
     }
     QCCL_TRY(const ReadyCall ready, make_and_remember(comm, given, call));
-    return comm.run(ready.program, ready.request, stream);
+    return run(ready.program, ready.request);
+}
+
+static Done run_on_stream(Comm &comm, const CallArguments &given) {
+    QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
+    return find_and_run(comm, given, [&](const ProgramRef &program, const Request &request) {
+        return comm.run(program, request, stream);
+    });
+}
+
+Done run_call(Comm &comm, const CallArguments &given) {
+    if (given.stream || comm.parts().device.gpu) return run_on_stream(comm, given);
+    return find_and_run(comm, given, [&](const ProgramRef &program, const Request &request) {
+        return comm.run(program, request);
+    });
 }
 
 } // namespace qccl
