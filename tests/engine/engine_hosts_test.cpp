@@ -2,8 +2,13 @@
 // in every placement, while messages above the network's eager limit wait at the sender.
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/sample.hpp"
+#include "tests/transport/faulty_transport.hpp"
 #include "tests/transport/memory_network.hpp"
 
+#include "engine/compile/program.hpp"
+
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <optional>
 
@@ -133,12 +138,61 @@ void the_networks_share_of_the_time_is_known() {
     }
 }
 
+// A scatter_v as one rank knows it. Rank 2 has many values for rank 1, one for itself, and none for
+// rank 0.
+Program scatter_v_on(uint32_t rank, const Chunking &cut) {
+    const std::array<uint64_t, 3> lengths{0, 200000, 1};
+    VFormParts parts{.v_form = scatter_v, .sent = {}, .received = {}};
+    parts.sent.resize(lengths.size());
+    parts.received.resize(lengths.size());
+    for (uint64_t to = 0, start = 0; rank == 2 && to < lengths.size(); start += lengths[to++])
+        parts.sent[to] = {.start = start, .count = lengths[to]};
+    parts.received[rank] = {.start = 0, .count = lengths[rank]};
+    const Team team{.size = static_cast<uint32_t>(lengths.size()), .rank = rank, .root = 2};
+    const auto schedule = emit(*parse_algorithm("direct"), scatter_v, team);
+    CHECK_OK(schedule);
+    const Work work{.collective = Collective::scatter,
+                    .codec = {},
+                    .inner_codec = {},
+                    .count = 0,
+                    .parts = std::make_shared<const VFormParts>(parts),
+                    .team = team,
+                    .algorithm = "direct"};
+    auto program = compile(*schedule, work, cut);
+    CHECK_OK(program);
+    return std::move(*program);
+}
+
+// A rank that met others would wait for ranks that do not: these do not tell it of the call.
+void ranks_meet_only_if_all_do() {
+    const TransportOptions options = on_hosts({0, 1, 2});
+    std::array<std::atomic<int>, 3> meetings{};
+    Cluster cluster(3, options, [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+        const auto count = [&meetings, rank](const char *operation) -> Done {
+            if (std::string_view(operation) == "meet") meetings[rank]++;
+            return {};
+        };
+        return std::make_unique<FaultyTransport>(std::move(transport), Faults{.before = count});
+    });
+    cluster.on_each([&](uint32_t rank) {
+        const Program program = scatter_v_on(rank, cut_of(options, false));
+        std::vector<float> send(200001, static_cast<float>(rank)), recv(200001);
+        CHECK_OK(cluster.rank(rank).engine->run(
+            program,
+            {.send = send.data(), .recv = recv.data(), .number = 1, .timeout = cluster.timeout}));
+        CHECK_EQ(recv[0], rank == 0 ? 0.F : 2.F);
+    });
+    CHECK_EQ(meetings[0], meetings[1]);
+    CHECK_EQ(meetings[0], meetings[2]);
+}
+
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         QTEST(hosts_make_no_difference),
         QTEST(a_small_inbox_costs_lanes),
+        QTEST(ranks_meet_only_if_all_do),
         QTEST(the_networks_share_of_the_time_is_known),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

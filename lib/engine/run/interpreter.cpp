@@ -31,10 +31,11 @@ uint64_t &agreed_by(EngineMemory &memory, const Program &program) {
 // as its own count says, perhaps past the buffer's end. So all ranks meet before the first call of
 // each program shape, and a wild count makes a new shape. Meeting in every call would keep the
 // ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
-// skips the meeting: that many bytes are read in any case.
+// skips the meeting: that many bytes are read in any case. So does a call in which only two ranks
+// know a count: ranks with few bytes would not come, and no rank could tell a wild count.
 bool has_to_meet(EngineMemory &memory, const Transport &transport, const Program &program) {
-    return agreed_by(memory, program) != program.shape.fingerprint() &&
-           program.raw_bytes > transport.eager_slot_bytes();
+    return !program.layout.is_pairwise() && program.raw_bytes > transport.eager_slot_bytes() &&
+           agreed_by(memory, program) != program.shape.fingerprint();
 }
 
 } // namespace
