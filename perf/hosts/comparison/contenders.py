@@ -117,24 +117,26 @@ class Mpi:
         return iterations
 
 
+def openmpi_words(bed, ranks, pml):
+    """What starts a program with Open MPI on all hosts."""
+    hosts = ",".join(f"{host.address}:{ranks}" for host in bed.hosts)
+    words = ["mpirun.openmpi", "--allow-run-as-root", "--host", hosts, "--mca", "plm_rsh_agent", bed.agent(),
+             "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "oob_tcp_if_include", bed.subnet,
+             "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", pml]
+    if pml == "ob1":
+        local = ["vader"] if ranks > 1 else []
+        return [*words, "--mca", "btl", ",".join(["self", *local, "tcp"]), "--mca", "btl_tcp_if_include", bed.subnet]
+    # Shared memory is left out: UCX takes hosts for one by their boot id, which they share here.
+    return [*words, "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=eth0"]
+
+
 class OpenMpi(Mpi):
     def __init__(self, pml, *where):
         self.pml = pml
         super().__init__(f"Open MPI {pml}", "mpicc.openmpi", "mpirun.openmpi", *where)
 
     def launch(self):
-        hosts = ",".join(f"{host.address}:{self.ranks}" for host in self.bed.hosts)
-        words = ["mpirun.openmpi", "--allow-run-as-root", "--host", hosts, "--mca", "plm_rsh_agent", self.bed.agent(),
-                 "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "oob_tcp_if_include", self.bed.subnet,
-                 "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", self.pml]
-        if self.pml == "ob1":
-            local = ["vader"] if self.ranks > 1 else []
-            words += ["--mca", "btl", ",".join(["self", *local, "tcp"]), "--mca", "btl_tcp_if_include", self.bed.subnet]
-        else:
-            # Shared memory is left out: UCX takes hosts for one by their boot id, which they share here.
-            words += ["--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=tcp,self",
-                      "-x", "UCX_NET_DEVICES=eth0"]
-        return words, {}
+        return openmpi_words(self.bed, self.ranks, self.pml), {}
 
 
 class Mpich(Mpi):
@@ -149,18 +151,22 @@ class Mpich(Mpi):
         return words, env if self.ranks > 1 else {**env, "MPIR_CVAR_NOLOCAL": "1"}
 
 
+def python_with_gloo(python=None):
+    """Its path; `python`: the one to take, if it has torch."""
+    asked = "import torch.distributed as d, sys; sys.exit(not d.is_gloo_available())"
+    candidates = [python] if python else [sys.executable, "python3", "/usr/bin/python3"]
+    for candidate in filter(shutil.which, candidates):
+        done = subprocess.run([candidate, "-c", asked], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return shutil.which(candidate)
+    raise Missing(f"no torch.distributed in {', '.join(candidates)}; --python names an interpreter that has it")
+
+
 class Gloo:
     def __init__(self, python, bed, ranks, pattern, patience):
         self.labels = [Label("Gloo")]
         self.bed, self.ranks, self.pattern, self.patience = bed, ranks, pattern, patience
-        asked = "import torch.distributed as d, sys; sys.exit(not d.is_gloo_available())"
-        candidates = [python] if python else [sys.executable, "python3", "/usr/bin/python3"]
-        for candidate in filter(shutil.which, candidates):
-            done = subprocess.run([candidate, "-c", asked], capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                self.python = shutil.which(candidate)
-                return
-        raise Missing(f"no torch.distributed in {', '.join(candidates)}; --python names an interpreter that has it")
+        self.python = python_with_gloo(python)
 
     def measure(self, labels, plan):
         words = [self.python, HERE / "allreduce_gloo.py", self.pattern, *words_of(plan)]

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""Measures every collective of QCCL beside Open MPI and Gloo on several hosts, which are made for it on this machine
+(tests/support/testbed/hosts), one rank on each: fp32, medians of the slowest rank's times, in milliseconds.
+
+The contenders take turns within one run. Each QCCL codec has its time, and behind it how many times faster it is than the faster
+of the other two. Ratios mean something within one run only. QCCL's ranks are started by Open MPI and measure it in the same
+processes, in turns with every size.
+"""
+import argparse
+import collections
+import json
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "support")]
+from comparison import contenders, vectors  # noqa: E402
+from testbed import Failed, Testbed, Unavailable, end_by_signals  # noqa: E402
+
+# As qccl-perf calls them; Gloo has no scans.
+COLLECTIVES = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "scan",
+               "exscan", "send", "sendrecv")
+WITHOUT_GLOO = ("scan", "exscan")
+TIMED_BYTES = 64 << 20  # of each size, within these numbers of iterations
+FEWEST, MOST = 2, 50
+
+
+def iterations_for(size):
+    return max(FEWEST, min(MOST, TIMED_BYTES // size))
+
+
+def names(text):
+    found = text.split(",")
+    if unknown := [word for word in found if word not in COLLECTIVES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(COLLECTIVES)}")
+    return found
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=4, metavar="N", help="hosts, at least 2 (4)")
+    parser.add_argument("--rate", default="1gbit", help="of each link, each way, as tc has it (1gbit)")
+    parser.add_argument("--sizes", default="64K,1M,16M,64M", metavar="LIST", help="bytes of a rank's longer buffer (64K,1M,16M,64M)")
+    parser.add_argument("--collectives", type=names, default=list(COLLECTIVES), metavar="LIST", help="all if none is named")
+    parser.add_argument("--codecs", default="none,int8", metavar="LIST", help="of QCCL (none,int8)")
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="of each contender (3)")
+    parser.add_argument("--program", default=HERE.parents[1] / "build/perf/qccl-perf", metavar="FILE", help="qccl-perf (build/perf/qccl-perf)")
+    parser.add_argument("--python", metavar="FILE", help="an interpreter with torch, for Gloo")
+    parser.add_argument("--patience", type=float, default=300, metavar="SECONDS", help="for each start of a contender (300)")
+    chosen = parser.parse_args()
+    try:
+        chosen.sizes = [vectors.parse_size(word) for word in chosen.sizes.split(",")]
+    except ValueError as reason:
+        parser.error(f"--sizes: {reason}")
+    if chosen.hosts < 2 or chosen.turns < 1:
+        parser.error("one host has nobody to talk to, and one turn is needed")
+    return chosen
+
+
+class Table:
+    """times: {(collective, size): {contender: [microseconds...]}}."""
+
+    def __init__(self, chosen, bed):
+        self.chosen, self.bed = chosen, bed
+        self.codecs = vectors.split_codecs(chosen.codecs)
+        self.program = pathlib.Path(chosen.program).resolve()
+        self.times = collections.defaultdict(lambda: collections.defaultdict(list))
+        self.why = {}
+        try:
+            self.python = contenders.python_with_gloo(chosen.python)
+        except contenders.Missing as reason:
+            self.python, self.why["Gloo"] = None, str(reason)
+
+    def note(self, collective, who, measure):
+        try:
+            for size, contender, time_us in measure(collective):
+                self.times[collective, size][contender].append(time_us)
+        except contenders.Missing as reason:
+            self.why[f"{collective} of {who}"] = str(reason)
+
+    def run(self):
+        for turn in range(self.chosen.turns):
+            for collective in self.chosen.collectives:
+                print(f"turn {turn + 1}: {collective}", file=sys.stderr, flush=True)
+                self.note(collective, "QCCL and Open MPI", self.qccl_)
+                if self.python and collective not in WITHOUT_GLOO:
+                    self.note(collective, "Gloo", self.gloo_)
+
+    def qccl_(self, collective):
+        """Also Open MPI, which qccl-perf measures in its own processes."""
+        path = self.bed.folder / "qccl.json"
+        for size in self.chosen.sizes:
+            path.unlink(missing_ok=True)
+            words = [*contenders.openmpi_words(self.bed, 1, "ob1"), "-x", f"QCCL_LINK_RATE={self.chosen.rate}", self.program, collective,
+                     "-b", size, "-e", size, "-n", iterations_for(size), "-w", 1, "--codec", ",".join(self.codecs), "--lossless", "0",
+                     "--baseline", "mpi", "--json", path]
+            contenders.run_launcher(self.bed, words, {}, self.chosen.patience)
+            for row in json.loads(path.read_text())["rows"]:
+                if row["in_place"]:
+                    continue
+                if row["ranks"] != len(self.bed.hosts) or row["ranks_agree"] is False:
+                    raise contenders.Missing(f"a wrong result of {size} bytes with {row['codec']}")
+                yield size, row["codec"], row["time_us"]
+                if row["baseline"]:
+                    yield size, "Open MPI", row["baseline"]["time_us"]
+
+    def gloo_(self, collective):
+        plan = [f"{size}:{iterations_for(size)}" for size in self.chosen.sizes]
+        words = [self.python, HERE / "comparison" / "collectives_gloo.py", collective, *plan]
+        said = contenders.run_job(self.bed, words, 1, {"GLOO_SOCKET_IFNAME": "eth0"}, self.chosen.patience)
+        for (label, size), sample in contenders.samples_of(said, "Gloo").items():
+            yield size, label, sample.time_us
+
+    def print(self, out):
+        peers = ("Open MPI", "Gloo")
+        print(f"# {self.chosen.hosts} hosts, links of {self.chosen.rate}, {self.chosen.turns} turns, milliseconds", file=out)
+        print(f"{'collective':16}{'bytes':>10}", *(f"{peer:>10}" for peer in peers), *(f"{codec:>10} x peer" for codec in self.codecs), file=out)
+        for (collective, size), row in self.times.items():
+            medians = {who: contenders.middle(times) for who, times in row.items()}
+            best = min((medians[peer] for peer in peers if peer in medians), default=None)
+            shown = [f"{medians[peer] / 1e3:10.3f}" if peer in medians else f"{'-':>10}" for peer in peers]
+            for codec in self.codecs:
+                time_us = medians.get(codec)
+                shown.append(f"{time_us / 1e3:10.3f} {best / time_us if best else float('nan'):6.2f}" if time_us else f"{'-':>10} {'-':>6}")
+            print(f"{collective:16}{size:10}", *shown, file=out)
+        for what, reason in self.why.items():
+            print(f"# {what}: {reason}", file=out)
+
+
+def main():
+    chosen = arguments()
+    end_by_signals()
+    try:
+        with Testbed(chosen.hosts, chosen.rate) as bed:
+            table = Table(chosen, bed)
+            table.run()
+        table.print(sys.stdout)
+        return 0 if table.times else 1
+    except Unavailable as reason:
+        print(f"collectives_table.py: {reason}", file=sys.stderr)
+        return 77
+    except Failed as reason:
+        print(f"collectives_table.py: {reason}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
