@@ -23,7 +23,8 @@ COLLECTIVES = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gathe
                "exscan", "send", "sendrecv")
 WITHOUT_GLOO = ("scan", "exscan")
 TIMED_BYTES = 64 << 20  # of each size, within these numbers of iterations
-FEWEST, MOST = 2, 50
+FEWEST, MOST = 11, 50
+MOST_CHECKED = 4 << 20  # bytes: QCCL's ranks exchange their vectors for the check, which takes longer than what is measured
 
 
 def iterations_for(size):
@@ -45,6 +46,7 @@ def arguments():
     parser.add_argument("--collectives", type=names, default=list(COLLECTIVES), metavar="LIST", help="all if none is named")
     parser.add_argument("--codecs", default="none,int8", metavar="LIST", help="of QCCL (none,int8)")
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="of each contender (3)")
+    parser.add_argument("--env", action="append", default=[], metavar="K=V", help="set for QCCL's ranks; repeatable")
     parser.add_argument("--program", default=HERE.parents[1] / "build/perf/qccl-perf", metavar="FILE", help="qccl-perf (build/perf/qccl-perf)")
     parser.add_argument("--python", metavar="FILE", help="an interpreter with torch, for Gloo")
     parser.add_argument("--patience", type=float, default=300, metavar="SECONDS", help="for each start of a contender (300)")
@@ -53,6 +55,8 @@ def arguments():
         chosen.sizes = [vectors.parse_size(word) for word in chosen.sizes.split(",")]
     except ValueError as reason:
         parser.error(f"--sizes: {reason}")
+    if bad := [text for text in chosen.env if "=" not in text]:
+        parser.error(f"--env {bad[0]}: is no KEY=VALUE")
     if chosen.hosts < 2 or chosen.turns < 1:
         parser.error("one host has nobody to talk to, and one turn is needed")
     return chosen
@@ -92,9 +96,10 @@ class Table:
         path = self.bed.folder / "qccl.json"
         for size in self.chosen.sizes:
             path.unlink(missing_ok=True)
-            words = [*contenders.openmpi_words(self.bed, 1, "ob1"), "-x", f"QCCL_LINK_RATE={self.chosen.rate}", self.program, collective,
-                     "-b", size, "-e", size, "-n", iterations_for(size), "-w", 1, "--codec", ",".join(self.codecs), "--lossless", "0",
-                     "--baseline", "mpi", "--json", path]
+            told = [word for text in (f"QCCL_LINK_RATE={self.chosen.rate}", *self.chosen.env) for word in ("-x", text)]
+            words = [*contenders.openmpi_words(self.bed, 1, "ob1"), *told, self.program, collective, "-b", size, "-e", size,
+                     "-n", iterations_for(size), "-w", 1, "-c", int(size <= MOST_CHECKED), "--codec", ",".join(self.codecs),
+                     "--lossless", "0", "--baseline", "mpi", "--json", path]
             contenders.run_launcher(self.bed, words, {}, self.chosen.patience)
             for row in json.loads(path.read_text())["rows"]:
                 if row["in_place"]:

@@ -74,8 +74,8 @@ def count_wrong(v, place):
 def measure(collective, size, iterations):
     call, place_of = CALLS[collective]
     vectors, times = Vectors(size // 4), []
-    for _ in range(1 + iterations):
-        distributed.barrier()
+    distributed.barrier()
+    for _ in range(1 + iterations):  # one behind the other, as in qccl-perf: links let a little pass at once after a pause
         begin = time.perf_counter()
         call(vectors)
         times.append(1e6 * (time.perf_counter() - begin))
