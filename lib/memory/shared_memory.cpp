@@ -70,7 +70,9 @@ bool Mapping::is_backed() const {
            errno != EFAULT;
 }
 
-void Mapping::populate() const { madvise(base_, bytes_, MADV_POPULATE_WRITE); }
+void Mapping::populate(size_t bytes) const {
+    madvise(base_, std::min(bytes, bytes_), MADV_POPULATE_WRITE);
+}
 
 static constexpr int read_and_write = PROT_READ | PROT_WRITE;
 

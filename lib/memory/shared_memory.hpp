@@ -75,8 +75,9 @@ public:
     // Returns whether the file reaches the last byte. If not, reading that byte would raise SIGBUS.
     bool is_backed() const;
 
-    // Takes the page faults now rather than in the first calls, if the kernel can.
-    void populate() const;
+    // Takes the page faults of the first `bytes` now rather than in the first calls, if the kernel
+    // can.
+    void populate(size_t bytes) const;
 
     std::byte *base() const { return base_; }
     size_t bytes() const { return bytes_; }

@@ -402,6 +402,10 @@ struct OwnDescriptors {
     Mapping memory;
 };
 
+// Of the outbox: as much as small calls use. Page faults of a whole outbox take as long as all else
+// that creation does, and many communicators never make a large call.
+constexpr size_t populated_bytes = size_t{1} << 20;
+
 Result<OwnDescriptors> prepare(const SegmentShape &shape) {
     OwnDescriptors mine;
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
@@ -413,8 +417,10 @@ Result<OwnDescriptors> prepare(const SegmentShape &shape) {
     mine.pair[1] = std::move(liveness.shown);
     mine.life = std::move(liveness.held);
     QCCL_TRY(mine.memory, map_shared_memory(mine.pair[0], bytes));
-    mine.memory.populate();
-    Segment(mine.memory.base(), shape).format();
+    const Segment segment(mine.memory.base(), shape);
+    const auto before_outbox = static_cast<size_t>(segment.outbox().data() - mine.memory.base());
+    mine.memory.populate(before_outbox + populated_bytes);
+    segment.format();
     return mine;
 }
 
