@@ -251,7 +251,8 @@ private:
     std::vector<uint32_t> ring_from_root() const {
         std::vector<uint32_t> ring = ring_;
         if (row_of(call_.collective).has_root)
-            std::ranges::rotate(ring, std::ranges::find(ring, call_.root));
+            // Clang 14 does not compile ranges::rotate.
+            std::rotate(ring.begin(), std::ranges::find(ring, call_.root), ring.end());
         return ring;
     }
 
