@@ -49,10 +49,11 @@ void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_
     // too.
     slot.call.store(0, std::memory_order_relaxed);
     const auto words = std::bit_cast<PublishedCall::Words>(call);
-    [&]<size_t... i>(std::index_sequence<i...>) {
+    // Without a loop, because this runs in every call.
+    const auto store = [&]<size_t... i>(std::index_sequence<i...>) {
         (slot.words[i].store(words[i], std::memory_order_release), ...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<PublishedCall::Words>>());
+    };
+    store(std::make_index_sequence<std::tuple_size_v<PublishedCall::Words>>());
     slot.hash.store(hash, std::memory_order_release);
     slot.call.store(call.call, std::memory_order_release);
 }

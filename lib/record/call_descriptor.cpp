@@ -112,6 +112,7 @@ uint64_t CallDescriptor::hash() const { return hash_with(numbers(), *this, diges
 CallShape::CallShape(const CallDescriptor &descriptor)
     : descriptor_(descriptor), digest_(digest_of(descriptor)) {
     descriptor_.set({});
+    fingerprint_ = hash({});
 }
 
 uint64_t CallShape::hash(const CallNumbers &numbers) const {

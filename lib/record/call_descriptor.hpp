@@ -64,7 +64,8 @@ struct CallDescriptor {
 static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word: no padding");
 
 // What the descriptors of a program's calls share: a descriptor whose numbers are 0. Every call
-// takes a hash, so what a hash takes from the shape is computed once.
+// takes a hash, and most look something up by the shape, so what does not depend on numbers is
+// computed once.
 class CallShape {
 public:
     CallShape(const CallDescriptor &descriptor = {});
@@ -72,11 +73,11 @@ public:
     const CallDescriptor &descriptor() const { return descriptor_; }
     // Returns the hash of the descriptor that has these numbers.
     uint64_t hash(const CallNumbers &numbers) const;
-    uint64_t fingerprint() const { return hash({}); }
+    uint64_t fingerprint() const { return fingerprint_; } // the hash without numbers
 
 private:
     CallDescriptor descriptor_;
-    uint64_t digest_;
+    uint64_t digest_, fingerprint_;
 };
 
 // ---- Waits
