@@ -313,16 +313,12 @@ Done SharedTransport::await_published(uint64_t exchange) {
 // Also looks some exchanges ahead, so that the next of them need no look at this peer.
 Done SharedTransport::await_published(uint64_t exchange, uint32_t peer) {
     constexpr uint64_t looked_ahead = eager_slots_kept / 3;
-    const Segment &segment = peer_table_.segments[peer];
-    const auto has_come = [&segment](uint64_t each) {
-        return segment.eager_header(each).stamp.load(std::memory_order_acquire) >= each;
-    };
     const WaitScope waiting(detector_);
-    while (!has_come(exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
+    while (!has_come(peer, exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
     const uint64_t ahead = std::min(exchange + looked_ahead, exchange_);
-    peers_[peer].seen = has_come(ahead) ? ahead : exchange;
+    peers_[peer].seen = has_come(peer, ahead) ? ahead : exchange;
     if (peers_[peer].seen != exchange_) return {};
-    return check_hash(segment.eager_header(exchange_));
+    return check_hash(peer_table_.segments[peer].eager_header(exchange_));
 }
 
 // Requires the peer's slot of this rank's latest exchange, which the peer does not change before
@@ -348,10 +344,13 @@ void SharedTransport::publish(size_t bytes) {
     if (remote_) remote_->publish(exchange_, bytes);
 }
 
-bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
-    if (!peer_table_.is_local(peer)) return false;
+bool SharedTransport::has_come(uint32_t peer, uint64_t exchange) const {
     const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange);
     return head.stamp.load(std::memory_order_acquire) >= exchange;
+}
+
+bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
+    return peer_table_.is_local(peer) && has_come(peer, exchange);
 }
 
 bool SharedTransport::is_eager_slot_free(size_t bytes) const {

@@ -117,6 +117,9 @@ private:
     Done await_published(uint64_t exchange);
     Done await_published(uint64_t exchange, uint32_t peer);
     Done check_hash(const EagerHeader &head);
+    // Whether the peer's slot of the exchange, or of a later one in its place, is here.
+    bool has_come(uint32_t peer, uint64_t exchange) const;
+    // The same for a peer that has a slot of its own on this host.
     bool has_published(uint32_t peer, uint64_t exchange) const;
     // Returns the next message from a local peer in this call; null: none has come. A message of
     // another call is a mismatch.
