@@ -65,7 +65,7 @@ Result<bool> send_at_once(const PairChannel &channel, const MessageArguments &to
     if (!blocks(to.stream) || channel.comm->parts().policy.hosts != 1) return false;
     QCCL_TRY(const ReadyCall ready, find_ready(*channel.comm, arguments_of(channel, to)));
     if (!channel.comm->can_run_at_once(*ready.program)) return false;
-    QCCL_TRY(channel.comm->run(ready.program, ready.request, {}));
+    QCCL_TRY(channel.comm->run(ready.program, ready.request));
     return true;
 }
 

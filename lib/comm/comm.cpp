@@ -217,7 +217,7 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     named.collective = call;
     own->shape = named;
     if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
-    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, {}));
+    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}));
     return sequencer_.issued();
 }
 
