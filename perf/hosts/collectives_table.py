@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "support")]
 from comparison import contenders, vectors  # noqa: E402
-from testbed import Failed, Testbed, Unavailable, end_by_signals  # noqa: E402
+from testbed import Testbed, run_command  # noqa: E402
 
 # As qccl-perf calls them; Gloo has no scans.
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "scan",
@@ -133,22 +133,13 @@ class Table:
             print(f"# {what}: {reason}", file=out)
 
 
-def main():
-    chosen = arguments()
-    end_by_signals()
-    try:
-        with Testbed(chosen.hosts, chosen.rate) as bed:
-            table = Table(chosen, bed)
-            table.run()
-        table.print(sys.stdout)
-        return 0 if table.times else 1
-    except Unavailable as reason:
-        print(f"collectives_table.py: {reason}", file=sys.stderr)
-        return 77
-    except Failed as reason:
-        print(f"collectives_table.py: {reason}", file=sys.stderr)
-        return 1
+def measure(chosen):
+    with Testbed(chosen.hosts, chosen.rate) as bed:
+        table = Table(chosen, bed)
+        table.run()
+    table.print(sys.stdout)
+    return 0 if table.times else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("collectives_table.py", lambda: measure(arguments())))

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "support")]
 from comparison import contenders, picture, table, vectors  # noqa: E402
 from comparison.rounds import Rounds  # noqa: E402
-from testbed import Failed, Testbed, Unavailable, end_by_signals  # noqa: E402
+from testbed import Testbed, run_command  # noqa: E402
 
 PROCESSOR_BOUND = 0.9  # of the rate: what reaches less is slowed down by something else
 PEERS = ("ob1", "ucx", "mpich", "gloo", "qccl")
@@ -160,17 +160,5 @@ def compare(chosen):
     return 0
 
 
-def main():
-    end_by_signals()
-    try:
-        return compare(arguments())
-    except Unavailable as reason:
-        print(f"compare_hosts.py: {reason}", file=sys.stderr)
-        return 77
-    except Failed as reason:
-        print(f"compare_hosts.py: {reason}", file=sys.stderr)
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("compare_hosts.py", lambda: compare(arguments())))

@@ -5,8 +5,8 @@ of its own. Needs root, iproute2 and util-linux; `tests/support/testbed/hosts` i
         bed.hosts[2].cut()
         status = job.wait(timeout=60)
 """
-from .bed import Counters, Host, Testbed, end_by_signals
+from .bed import Counters, Host, Testbed, run_command
 from .job import TIMED_OUT, Job
 from .links import MOST_HOSTS, Failed, Unavailable, check_possible
 
-__all__ = ["Counters", "Failed", "Host", "Job", "MOST_HOSTS", "TIMED_OUT", "Testbed", "Unavailable", "check_possible", "end_by_signals"]
+__all__ = ["Counters", "Failed", "Host", "Job", "MOST_HOSTS", "TIMED_OUT", "Testbed", "Unavailable", "check_possible", "run_command"]

@@ -40,6 +40,20 @@ def end_by_signals():
         signal.signal(number, end)
 
 
+def run_command(name, command):
+    """Runs `command()`, the body of a program that makes a testbed, and returns its exit status; where there can be no hosts, 77, and
+    where they fail, 1, after a word about it."""
+    end_by_signals()
+    try:
+        return command()
+    except links.Unavailable as reason:
+        print(f"{name}: {reason}", file=sys.stderr)
+        return 77
+    except links.Failed as reason:
+        print(f"{name}: {reason}", file=sys.stderr)
+        return 1
+
+
 @contextlib.contextmanager
 def undisturbed():
     """Signals wait until this is over, also for the commands that it runs: hosts are made and removed as a whole."""
