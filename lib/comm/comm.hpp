@@ -234,6 +234,8 @@ public:
     // ranks.
     Result<uint64_t> gather(Collective call, const void *mine, void *all, size_t bytes,
                             std::chrono::nanoseconds timeout);
+    // The number of the last call that has begun on this rank.
+    uint64_t last_call() const { return sequencer_.issued(); }
     CallCache &memo() { return call_cache_; }
     // The channels of sends and receives.
     PairChannels &pairs();

@@ -280,6 +280,58 @@ static void one_that_is_given_up_leaves_nothing_behind(void **state)
     end_world(&world);
 }
 
+typedef struct {
+    qcclComm_t comm;
+    atomic_int has_come, has_revoked;
+    qcclResult_t result[3];
+    char sentence[3][sentence_bytes];
+} outrun_t;
+
+/* Rank 0 waits for rank 2, and does not look at what it gets before the others are past the call. */
+static void revoke_when_the_others_are_past(void *context)
+{
+    outrun_t *outrun = context;
+    if (!outrun->comm || atomic_load(&outrun->has_revoked)) return;
+    while (!atomic_load(&outrun->has_come)) sleep_ms(1);
+    sleep_ms(500);
+    qcclCommRevoke(outrun->comm);
+    atomic_store(&outrun->has_revoked, 1);
+}
+
+static qcclResult_t outrun(int rank, qcclComm_t comm, void *context)
+{
+    outrun_t *outrun = context;
+    qcclComm_t made = NULL;
+    if (rank == 2) sleep_ms(500);
+    if (rank == 2) atomic_store(&outrun->has_come, 1);
+    outrun->result[rank] = qcclCommSplit(comm, 0, 0, &made, NULL);
+    snprintf(outrun->sentence[rank], sentence_bytes, "%s", qcclGetLastError(NULL));
+    return made ? qcclInternalError : qcclSuccess;
+}
+
+/* Ranks 1 and 2 would wait for rank 0 until the timeout, which is far away. */
+static void who_is_past_the_call_hears_that_it_failed(void **state)
+{
+    qcclConfig_t configs[3] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    outrun_t outruns = {.comm = NULL};
+    outcome_t outcome;
+    world_t world;
+    (void)state;
+    configs[0].idle.function = revoke_when_the_others_are_past;
+    configs[0].idle.context = &outruns;
+    for (int rank = 0; rank < 3; rank++) configs[rank].timeout = 600;
+    world = join_world(3, configs);
+    outruns.comm = world.comms[0];
+    outcome = on_every_rank(&world, outrun, &outruns);
+    assert_all_succeed(&outcome, 3);
+    assert_true(atomic_load(&outruns.has_revoked));
+    for (int rank = 0; rank < 3; rank++) {
+        assert_says(outruns.sentence[rank], "rank 0 revoked the communicator");
+        assert_int_equal(outruns.result[rank], qcclRevoked);
+    }
+    end_world(&world);
+}
+
 static hold_t held = {.part = "rank 1 of 2 over"};
 
 static qcclResult_t split_in_two(qcclComm_t comm)
@@ -493,6 +545,7 @@ int main(void)
         cmocka_unit_test(splits_of_splits),
         cmocka_unit_test(one_groups_mismatch_is_its_own),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing_behind),
+        cmocka_unit_test(who_is_past_the_call_hears_that_it_failed),
         cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(a_config_is_inherited),
         cmocka_unit_test(no_other_call_passes_for_it),
