@@ -287,7 +287,8 @@ typedef struct {
     char sentence[3][sentence_bytes];
 } outrun_t;
 
-/* Rank 0 waits for rank 2, and does not look at what it gets before the others are past the call. */
+/* Rank 0 waits for rank 2, and does not look at what it gets before the others are past the call.
+ */
 static void revoke_when_the_others_are_past(void *context)
 {
     outrun_t *outrun = context;
