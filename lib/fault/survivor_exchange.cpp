@@ -128,6 +128,7 @@ Done SurvivorExchange::exchange(MemberGroup &group, std::span<const std::byte> m
     const ShareHead head{.topic = group.topic, .round = ++group.round};
     // This overwrites the share of two rounds before. No member needs that share, since all of them
     // have come to the round in between.
+    last_turns_[group.is_apart] = group.round % 2;
     publish(group, first_share_record(group) + group.round % 2, joined(head, mine));
     GroupWait wait(peer_table_, group, warning_);
     std::vector<bool> has(group.members.size());
@@ -191,9 +192,10 @@ std::optional<Error> SurvivorExchange::abandonment(const MemberGroup &group,
     return std::nullopt;
 }
 
+// The share that this rank gave last stays, because members of that group may not have it yet.
 void SurvivorExchange::abandon(const MemberGroup &group, const Error &error) {
     const ShareHead head{.topic = group.topic, .is_abandoned = 1};
-    publish(group, first_share_record(group) + (group.round + 1) % 2,
+    publish(group, first_share_record(group) + 1 - last_turns_[group.is_apart],
             joined(head, std::as_bytes(std::span(&error, 1))));
     flush_records();
 }

@@ -105,7 +105,8 @@ public:
     Done all_gather(MemberGroup &group, const void *mine, void *all, size_t bytes);
     // Returns peer_lost if a member is gone, and the error with which a member has given up.
     Done check(const MemberGroup &group);
-    // Tells the members that this rank has given up. An exchange that fails has done so.
+    // Tells the members that this rank has given up, also before it has begun. An exchange that
+    // fails has done so.
     void abandon(const MemberGroup &group, const Error &error);
 
     using Bytes = std::vector<std::byte>;
@@ -198,8 +199,11 @@ private:
     const WaitWarning warning_;
     std::vector<bool> gone_; // by rank, as far as this rank knows
     uint64_t agreements_ = 0;
-    uint32_t attempt_ = 0;          // of the next agreement; errors have ended the attempts before
-    uint64_t version_ = 0;          // of this rank's latest record
+    uint32_t attempt_ = 0; // of the next agreement; errors have ended the attempts before
+    uint64_t version_ = 0; // of this rank's latest record
+    // Which of the two records has this rank's latest share; the second number is that of groups
+    // apart.
+    uint32_t last_turns_[2] = {0, 0};
     bool knows_difference_ = false; // has returned that the ended calls differed
 };
 

@@ -224,6 +224,35 @@ template <Kind kind> void giving_up_is_heard() {
     });
 }
 
+// A rank that gives up the next group before it begins leaves what it gave to this group, to which
+// rank 1 does not look before.
+template <Kind kind> void giving_up_the_next_group_takes_nothing_back() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        SurvivorExchange &survivors = transport->survivor_exchange();
+        MemberGroup group = group_of({0, 1}, 1);
+        if (rank.rank == 1)
+            group.cancel_check = [&rank]() -> Done {
+                rank.meeting.board[0] = 1;
+                await([&] { return rank.meeting.board[1] == 1; });
+                return {};
+            };
+        if (rank.rank == 0) await([&] { return rank.meeting.board[0] == 1; });
+        exchange(survivors, group, rank.rank, 8);
+        if (rank.rank == 0) {
+            survivors.abandon(group_of({0, 1}, 2), Error::make(Code::remote_error, "given up"));
+            rank.meeting.board[1] = 1;
+        }
+        MemberGroup next = group_of({0, 1}, 2);
+        if (rank.rank == 1) {
+            const Done done = survivors.check(next);
+            CHECK(!done);
+            check_error(done.error(), Code::remote_error, Error::no_rank, done.error().text);
+        }
+        rank.meeting.barrier();
+    });
+}
+
 template <Kind kind> void who_objects_says_so() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -320,6 +349,7 @@ int main() {
         PROCESSES(a_group_hears_of_its_dead),
         QTEST(what_was_given_before_leaving_counts),
         ON_ALL(giving_up_is_heard),
+        ON_ALL(giving_up_the_next_group_takes_nothing_back),
         ON_ALL(who_objects_says_so),
         ON_ALL(who_does_not_come_is_named),
         QTEST(those_who_are_cut_off_go_on_apart),
