@@ -161,7 +161,8 @@ class Faults(unittest.TestCase):
         self.assertLessEqual(len(run.ended_by_ucx(ranks)), 1, "UCX has ended several ranks, of which each is rare")
         self.assertEqual(hanging, [], f"ranks hang; {run.summary()}")
         reports = run.reports()
-        self.assertEqual([rank for rank in ranks if reports[rank].wrong], [], "ranks with a wrong result")
+        wrong = [rank for rank in ranks if reports[rank].wrong]
+        self.assertEqual(wrong, [], f"ranks with a wrong result: {[(reports[rank].sentence, run.said(rank)) for rank in wrong]}")
         late = max(reports[rank].ended_at for rank in ranks) - since
         self.longest = max(self.longest, late)
         return late
