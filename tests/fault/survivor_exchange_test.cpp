@@ -247,7 +247,7 @@ template <Kind kind> void giving_up_the_next_group_takes_nothing_back() {
         if (rank.rank == 1) {
             const Done done = survivors.check(next);
             CHECK(!done);
-            check_error(done.error(), Code::remote_error, Error::no_rank, done.error().text);
+            check_error(done.error(), Code::remote_error, Error::no_rank, "given up");
         }
         rank.meeting.barrier();
     });
