@@ -208,9 +208,9 @@ void RemoteEndpoint::on_message(const MessageHeader &header, const void *data, u
         break;
     case MessageKind::goodbye:
         peer_table_.segments[header.from].status().has_left.store(1, std::memory_order_release);
-        // The peer leaves once it knows that all it has sent has been consumed.
-        if (unexpected_[header.from].empty()) status_requests_.push_back(header.from);
+        status_requests_.push_back(header.from);
         break;
+    case MessageKind::goodbye_ack: peer_states_[header.from].has_acked_goodbye = true; break;
     case MessageKind::record: take_record(header, data, bytes); break;
     case MessageKind::status: break;
     }
@@ -286,10 +286,11 @@ CallDescriptor RemoteEndpoint::latest_call() const {
     return history_.find(peer_table_.rank, latest).value_or(CallDescriptor());
 }
 
-// Answers the requests that came during the progress.
+// Answers the requests and the goodbyes that came during the progress.
 void RemoteEndpoint::answer_status_requests() {
     for (const uint32_t peer : std::exchange(status_requests_, {})) {
-        MessageHeader status = header(MessageKind::status);
+        MessageHeader status =
+            header(has_left(peer) ? MessageKind::goodbye_ack : MessageKind::status);
         uint64_t &requested_call = peer_states_[peer].requested_call;
         if (const auto call = history_.find(peer_table_.rank, requested_call)) {
             status.call = *call;
@@ -401,17 +402,20 @@ void RemoteEndpoint::leave() {
     progress_until([&] { return is_done_by_all(); }, std::chrono::seconds(1));
 }
 
-// Returns whether each peer that may still need this rank's messages has consumed them, or the
-// communicator has failed. A network that is closed earlier drops messages that it has accepted and
-// not delivered.
+// Returns whether each peer that may still need this rank's messages has received all and consumed
+// the data, or the communicator has failed. If the network is closed earlier, messages that it has
+// accepted may be lost, also on the peer's host: a peer that sends into the closed connection finds
+// it broken, and UCX then drops what it has not read from it.
 bool RemoteEndpoint::is_done_by_all() {
     const std::lock_guard guard(mutex_);
     return unsent_ == 0 && (shared_error_.is_set() ||
                             std::all_of(peer_table_.remote_ranks.begin(),
                                         peer_table_.remote_ranks.end(), [&](uint32_t peer) {
                                             const PeerState &state = peer_states_[peer];
-                                            return state.is_lost || has_left(peer) ||
-                                                   state.acked_bytes == state.sent_bytes;
+                                            return !state.is_known || state.is_lost ||
+                                                   has_left(peer) ||
+                                                   (state.has_acked_goodbye &&
+                                                    state.acked_bytes == state.sent_bytes);
                                         }));
 }
 

@@ -37,6 +37,7 @@ enum class MessageKind : uint32_t {
     goodbye,        // the sender takes part in no further call
     record,         // bytes: seqlock record number `tag.instance` of the sender
     batch,          // bytes: encoded chunks of one call, each behind its BatchEntry
+    goodbye_ack,    // a status; the sender has received the goodbye, and all that came before it
 };
 
 // Sent as plain bytes, between libraries of one protocol version.
@@ -154,7 +155,7 @@ public:
                      std::span<const uint32_t> remote_ranks) override;
     void flush_records() override;
     // Tells the peers that this rank takes part in no further call, and waits a moment until they
-    // have consumed what it sent them.
+    // have received what it sent them and consumed the data.
     void leave();
 
 private:
@@ -182,6 +183,7 @@ private:
         uint64_t sent_bytes = 0, acked_bytes = 0, consumed_bytes = 0, advertised_bytes = 0;
         std::vector<PostedReceive> posted; // receives from the peer, in the current call
         bool is_known = false;             // this rank has sent something to the peer
+        bool has_acked_goodbye = false;
         bool is_lost = false;
     };
 

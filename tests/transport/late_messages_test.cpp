@@ -241,8 +241,15 @@ NetworkModule late_module() {
     return module;
 }
 
-// Rank 0 gives its call up and leaves. Rank 1 still gets the message that rank 0 has sent.
-void a_rank_leaves_when_its_messages_have_arrived() {
+Done publish(Transport &transport) {
+    QCCL_TRY(transport.eager_slot(8));
+    transport.publish(8);
+    return {};
+}
+
+// Rank 0 gives its call up and leaves. Rank 1 still gets what rank 0 has sent, a message or its
+// eager slot, and rank 0 waits no longer than that takes.
+template <bool is_eager> void a_rank_leaves_when_its_messages_have_arrived() {
     static const NetworkModule module = late_module();
     run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
         Rank rank = plain;
@@ -250,13 +257,16 @@ void a_rank_leaves_when_its_messages_have_arrived() {
         auto transport = create(rank);
         std::atomic<uint64_t> &has_left = rank.meeting.board[0];
         CHECK_OK(begin(*transport, call_number(1), 10s));
+        if (is_eager) CHECK_OK(publish(*transport));
         if (rank.rank == 0) {
-            CHECK_OK(send(*transport, 1, *free_view(*transport)));
+            if (!is_eager) CHECK_OK(send(*transport, 1, *free_view(*transport)));
+            const auto start = Clock::now();
             transport.reset();
+            CHECK(Clock::now() - start < 800ms);
             has_left = 1;
             return;
         }
-        CHECK_OK(receive(*transport, 0));
+        CHECK_OK(is_eager ? outcome(transport->await_eager(0)) : outcome(receive(*transport, 0)));
         await([&] {
             (void)transport->failure(); // answers rank 0
             return has_left != 0;
@@ -300,7 +310,8 @@ int main() {
         QTEST(a_record_that_comes_again_replaces_no_later_one),
         QTEST(a_status_that_comes_late_takes_no_call_back),
         QTEST(acknowledged_bytes_stay_acknowledged),
-        QTEST(a_rank_leaves_when_its_messages_have_arrived),
+        QTEST(a_rank_leaves_when_its_messages_have_arrived<false>),
+        QTEST(a_rank_leaves_when_its_messages_have_arrived<true>),
         QTEST(a_failure_on_a_keepalive_connection_is_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
