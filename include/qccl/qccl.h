@@ -1032,7 +1032,6 @@ QCCL_API qcclResult_t qcclAllToAllConfig(const void *send, void *recv, size_t co
  *   receiver that expects another count than the sender sends fails with qcclMismatch, and its
  *   sentence has both ranks and both counts. No rank knows whether the others' parts are small, so
  *   a codec's `min` does not count, and codecs and rules by size take each part for 2^20 elements.
- * - They have no prepared form.
  *
  * qcclAllGatherV
  *   send: counts[rank] elements. In place: send == recv + displs[rank] elements.
@@ -1206,7 +1205,13 @@ enum {
     qcclCollScatter = 9,
     qcclCollAllToAll = 10,
     qcclCollScan = 11,
-    qcclCollExscan = 12
+    qcclCollExscan = 12,
+    /* The v-forms, which qcclCollCreateV prepares. */
+    qcclCollAllGatherV = 14,
+    qcclCollReduceScatterV = 15,
+    qcclCollGatherV = 16,
+    qcclCollScatterV = 17,
+    qcclCollAllToAllV = 18
 };
 
 /* Prepares a call. Other ranks take no part.
@@ -1221,13 +1226,30 @@ enum {
  * Returns
  *   entry errors
  *   qcclInvalidArgument, qcclInvalidUsage: what the collective's function returns for the
- *   arguments; qcclInvalidArgument also if coll_out is NULL or collective is unknown.
+ *   arguments; qcclInvalidArgument also if coll_out is NULL, or collective is unknown or a v-form.
  * Threads: one at a time in `comm`. Does not block. */
 QCCL_API qcclResult_t qcclCollCreate(qcclColl_t *coll_out, qcclCollective_t collective,
                                      const void *send, void *recv, size_t count,
                                      qcclDataType_t type, qcclRedOp_t op, int root,
                                      qcclComm_t comm, qcclStream_t stream,
                                      const qcclCollConfig_t *config);
+/* Prepares a v-form, as qcclCollCreate prepares another collective.
+ *
+ * collective: one of the v-forms.
+ * send_counts, send_displs, recv_counts, recv_displs: the counts and displs of the v-form's
+ *   function, under the name of the buffer to which they belong; read only during this function.
+ *   The send_count of qcclGatherV is send_counts[0], and the recv_count of qcclScatterV is
+ *   recv_counts[0]. Those that the function does not have are not read.
+ * The other arguments are those of qcclCollCreate.
+ * Returns what qcclCollCreate returns; qcclInvalidArgument also if collective is no v-form.
+ * Threads: one at a time in `comm`. Does not block. */
+QCCL_API qcclResult_t qcclCollCreateV(qcclColl_t *coll_out, qcclCollective_t collective,
+                                      const void *send, const size_t send_counts[],
+                                      const size_t send_displs[], void *recv,
+                                      const size_t recv_counts[], const size_t recv_displs[],
+                                      qcclDataType_t type, qcclRedOp_t op, int root,
+                                      qcclComm_t comm, qcclStream_t stream,
+                                      const qcclCollConfig_t *config);
 /* Makes the call, as its function would.
  *
  * coll: must not be NULL.

@@ -81,6 +81,7 @@ QCCL_TWIN_OF(qcclGroupStart);
 QCCL_TWIN_OF(qcclGroupEnd);
 
 QCCL_TWIN_OF(qcclCollCreate);
+QCCL_TWIN_OF(qcclCollCreateV);
 QCCL_TWIN_OF(qcclCollStart);
 QCCL_TWIN_OF(qcclCollFree);
 

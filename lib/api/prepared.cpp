@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cinttypes>
 #include <memory>
+#include <optional>
 
 namespace qccl {
 
@@ -38,13 +39,57 @@ constinit PreparedHandles prepared_handles{{.tag = 0x51C5,
                                             .ended = "freed",
                                             .is_inherited = false}};
 
+Error unknown_collective(qcclCollective_t number) {
+    return invalid_argument("collective is %" PRId32 ", which is none of the qcclColl values",
+                            number);
+}
+
+std::optional<Collective> v_form_of(qcclCollective_t number) {
+    for (const VForm &form : v_forms)
+        if (static_cast<qcclCollective_t>(form.collective) == number) return form.collective;
+    return std::nullopt;
+}
+
 // Messages run on channels, so only collectives of all ranks can be prepared.
-Result<Collective> take_collective(qcclCollective_t number) {
+std::optional<Collective> plain_collective(qcclCollective_t number) {
     for (const Collective known : scheduled_collectives)
         if (static_cast<qcclCollective_t>(known) == number && known != Collective::send)
             return known;
-    return invalid_argument("collective is %" PRId32 ", which is none of the qcclColl values",
-                            number);
+    return std::nullopt;
+}
+
+Result<Collective> take_plain(qcclCollective_t number) {
+    if (const auto known = plain_collective(number)) return *known;
+    const auto v_form = v_form_of(number);
+    if (!v_form) return unknown_collective(number);
+    return invalid_argument("collective is %s, which qcclCollCreateV prepares", name(*v_form));
+}
+
+Result<Collective> take_v_form(qcclCollective_t number) {
+    if (const auto v_form = v_form_of(number)) return *v_form;
+    const auto known = plain_collective(number);
+    if (!known) return unknown_collective(number);
+    return invalid_argument("collective is %s, which is no v-form: qcclCollCreate prepares it",
+                            name(*known));
+}
+
+// Reads the count of a buffer that has one part. Where all ranks know all counts, it is among them.
+Result<GivenParts> one_part(Collective v_form, const GivenParts &given) {
+    if (are_counts_common(v_form)) return GivenParts{};
+    if (!given.counts) return invalid_argument("%s is NULL", given.counts_name);
+    return GivenParts{.count_name = given.counts_name, .count = given.counts[0]};
+}
+
+Result<PartArguments> take_v_parts(Collective v_form, const GivenParts &send,
+                                   const GivenParts &recv) {
+    PartArguments parts{send, recv};
+    if (row_of(v_form).gathers) {
+        QCCL_TRY(parts.send, one_part(v_form, send));
+    }
+    if (row_of(v_form).scatters) {
+        QCCL_TRY(parts.recv, one_part(v_form, recv));
+    }
+    return parts;
 }
 
 Done prepare(Comm &comm, qcclComm_t handle, const CallArguments &given, qcclColl_t *coll_out) {
@@ -77,7 +122,7 @@ qcclResult_t qcclCollCreate(qcclColl_t *coll_out, qcclCollective_t collective, c
                             void *recv, size_t count, qcclDataType_t type, qcclRedOp_t op, int root,
                             qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config) {
     return inside(comm, [&](Comm &entered) -> Done {
-        QCCL_TRY(const Collective known, take_collective(collective));
+        QCCL_TRY(const Collective known, take_plain(collective));
         return prepare(entered, comm,
                        {.collective = known,
                         .send = send,
@@ -92,6 +137,37 @@ qcclResult_t qcclCollCreate(qcclColl_t *coll_out, qcclCollective_t collective, c
     });
 }
 QCCL_TWIN(qcclCollCreate);
+
+qcclResult_t qcclCollCreateV(qcclColl_t *coll_out, qcclCollective_t collective, const void *send,
+                             const size_t send_counts[], const size_t send_displs[], void *recv,
+                             const size_t recv_counts[], const size_t recv_displs[],
+                             qcclDataType_t type, qcclRedOp_t op, int root, qcclComm_t comm,
+                             qcclStream_t stream, const qcclCollConfig_t *config) {
+    return inside(comm, [&](Comm &entered) -> Done {
+        QCCL_TRY(const Collective known, take_v_form(collective));
+        QCCL_TRY(const PartArguments parts, take_v_parts(known,
+                                                         {.counts_name = "send_counts",
+                                                          .displs_name = "send_displs",
+                                                          .counts = send_counts,
+                                                          .displs = send_displs},
+                                                         {.counts_name = "recv_counts",
+                                                          .displs_name = "recv_displs",
+                                                          .counts = recv_counts,
+                                                          .displs = recv_displs}));
+        return prepare(entered, comm,
+                       {.collective = known,
+                        .send = send,
+                        .recv = recv,
+                        .type = type,
+                        .op = op,
+                        .root = root,
+                        .stream = stream,
+                        .config = config,
+                        .parts = &parts},
+                       coll_out);
+    });
+}
+QCCL_TWIN(qcclCollCreateV);
 
 qcclResult_t qcclCollStart(qcclColl_t coll) {
     const HandleId id = HandleId::of(coll);

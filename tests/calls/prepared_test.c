@@ -115,6 +115,178 @@ static void every_collective_can_be_prepared(void **state)
     end_world(&world);
 }
 
+/* The counts of a v-form: from rank r to rank s. Rank 1 is the root. */
+static size_t part(int from, int to) { return (size_t)(from + 2 * to) % 4; }
+
+typedef struct {
+    size_t send_counts[size], recv_counts[size], send_displs[size], recv_displs[size];
+} parts_t;
+
+static parts_t parts_of(qcclCollective_t collective, int rank)
+{
+    const int has_common = collective == qcclCollAllGatherV || collective == qcclCollReduceScatterV;
+    parts_t parts;
+    int each;
+    for (each = 0; each < size; each++) {
+        parts.send_counts[each] = has_common ? part(0, each) : part(rank, each);
+        parts.recv_counts[each] = has_common ? part(0, each) : part(each, rank);
+        if (collective == qcclCollGatherV) parts.recv_counts[each] = part(each, 0);
+        if (collective == qcclCollScatterV) parts.send_counts[each] = part(0, each);
+        parts.send_displs[each] = (size_t)(4 * each + rank % 2);
+        parts.recv_displs[each] = (size_t)(5 * (size - 1 - each));
+    }
+    if (collective == qcclCollGatherV) parts.send_counts[0] = part(rank, 0);
+    if (collective == qcclCollScatterV) parts.recv_counts[0] = part(0, rank);
+    return parts;
+}
+
+static qcclResult_t plain_v_form(qcclCollective_t collective, const parts_t *p, const float *send,
+                                 float *recv, qcclComm_t comm, qcclStream_t stream)
+{
+    switch (collective) {
+    case qcclCollAllGatherV:
+        return qcclAllGatherV(send, recv, p->recv_counts, p->recv_displs, qcclFloat32, comm,
+                              stream);
+    case qcclCollReduceScatterV:
+        return qcclReduceScatterV(send, recv, p->send_counts, p->send_displs, qcclFloat32, qcclSum,
+                                  comm, stream);
+    case qcclCollGatherV:
+        return qcclGatherV(send, p->send_counts[0], recv, p->recv_counts, p->recv_displs,
+                           qcclFloat32, 1, comm, stream);
+    case qcclCollScatterV:
+        return qcclScatterV(send, p->send_counts, p->send_displs, recv, p->recv_counts[0],
+                            qcclFloat32, 1, comm, stream);
+    default:
+        return qcclAllToAllV(send, p->send_counts, p->send_displs, recv, p->recv_counts,
+                             p->recv_displs, qcclFloat32, comm, stream);
+    }
+}
+
+/* Rank 1 prepares nothing every other time. The arrays change when the call is prepared. */
+static qcclResult_t prepared_v_form(int rank, qcclComm_t comm, qcclStream_t stream,
+                                    qcclCollective_t collective, int all_prepare)
+{
+    const parts_t given = parts_of(collective, rank);
+    parts_t passed = given;
+    float send[16] = {0}, plain[16], prepared[16];
+    qcclColl_t coll = NULL;
+    qcclResult_t result = qcclSuccess;
+    int round, i;
+    if (rank != 1 || all_prepare)
+        result = qcclCollCreateV(&coll, collective, send, passed.send_counts, passed.send_displs,
+                                 prepared, passed.recv_counts, passed.recv_displs, qcclFloat32,
+                                 qcclSum, 1, comm, stream, NULL);
+    memset(&passed, 0xff, sizeof passed);
+    for (round = 0; round < 3 && result == qcclSuccess; round++) {
+        for (i = 0; i < 16; i++) {
+            send[i] = (float)(100 * rank + i + 1000 * round);
+            plain[i] = prepared[i] = -1;
+        }
+        result = plain_v_form(collective, &given, send, plain, comm, stream);
+        if (result == qcclSuccess)
+            result = coll ? qcclCollStart(coll)
+                          : plain_v_form(collective, &given, send, prepared, comm, stream);
+        if (result == qcclSuccess && stream) result = qcclStreamSynchronize(stream);
+        if (result == qcclSuccess && memcmp(plain, prepared, sizeof plain) != 0)
+            result = qcclInternalError;
+    }
+    if (qcclCollFree(coll) != qcclSuccess) result = qcclInternalError;
+    return result;
+}
+
+static qcclResult_t every_v_form(int rank, qcclComm_t comm, void *context)
+{
+    qcclStream_t stream = NULL;
+    qcclResult_t result = qcclStreamCreate(&stream);
+    qcclCollective_t collective;
+    int all_prepare;
+    (void)context;
+    for (all_prepare = 0; all_prepare < 2; all_prepare++)
+        for (collective = qcclCollAllGatherV; collective <= qcclCollAllToAllV; collective++) {
+            if (result == qcclSuccess)
+                result = prepared_v_form(rank, comm, NULL, collective, all_prepare);
+            if (result == qcclSuccess)
+                result = prepared_v_form(rank, comm, stream, collective, all_prepare);
+        }
+    qcclStreamDestroy(stream);
+    return result;
+}
+
+static void every_v_form_can_be_prepared(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, every_v_form, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
+/* A receiver prepares another count than its sender. */
+static qcclResult_t other_count(int rank, qcclComm_t comm, void *context)
+{
+    const size_t sent = 3, counts[2] = {3, 4};
+    float send[4] = {1, 2, 3, 4}, recv[8];
+    qcclColl_t coll;
+    qcclResult_t result =
+        qcclCollCreateV(&coll, qcclCollGatherV, send, rank == 0 ? counts : &sent, NULL, recv,
+                        counts, NULL, qcclFloat32, qcclSum, 0, comm, NULL, NULL);
+    (void)context;
+    if (result == qcclSuccess) result = qcclCollStart(coll);
+    qcclCollFree(coll);
+    return result;
+}
+
+static void other_counts_are_mismatches(void **state)
+{
+    world_t world = make_world(2);
+    outcome_t outcome = on_every_rank(&world, other_count, NULL);
+    (void)state;
+    assert_int_equal(outcome.result[0], qcclMismatch);
+    assert_says(outcome.sentence[0], "rank 1 sends 3 values to rank 0, which expects 4");
+    /* The sender has not been told yet. */
+    assert_int_equal(qcclCommDestroy(world.comms[1]), qcclMismatch);
+    assert_int_equal(qcclCommDestroy(world.comms[0]), qcclSuccess);
+}
+
+static void wrong_v_forms_are_refused(void **state)
+{
+    world_t world = make_world(2);
+    const size_t counts[3] = {1, 2, 1}, displs[2] = {1, 0};
+    float send[4] = {0}, recv[4] = {0};
+    qcclColl_t coll = NULL;
+    qcclComm_t comm = world.comms[0];
+    (void)state;
+#define REFUSED(words, collective, send_counts, recv_counts, recv_displs)                          \
+    assert_int_equal(qcclCollCreateV(&coll, collective, send, send_counts, NULL, recv,             \
+                                     recv_counts, recv_displs, qcclFloat32, qcclSum, 0, comm,      \
+                                     NULL, NULL),                                                  \
+                     qcclInvalidArgument);                                                         \
+    assert_says(qcclGetLastError(NULL), words);                                                    \
+    assert_null(coll)
+    REFUSED("collective is gather, which is no v-form", qcclCollGather, counts, counts, NULL);
+    REFUSED("collective is 13", 13, counts, counts, NULL);
+    REFUSED("collective is 19", 19, counts, counts, NULL);
+    REFUSED("send_counts is NULL", qcclCollGatherV, NULL, counts, NULL);
+    REFUSED("recv_counts is NULL", qcclCollGatherV, counts, NULL, NULL);
+    REFUSED("recv_counts is NULL", qcclCollScatterV, counts, NULL, NULL);
+    REFUSED("send_counts is NULL", qcclCollReduceScatterV, NULL, NULL, NULL);
+    REFUSED("recv_displs: the parts of rank 0 and of rank 1 overlap", qcclCollAllGatherV, NULL,
+            counts, displs);
+    REFUSED("send_counts[0] is 1, but recv_counts[0] is 2", qcclCollAllToAllV, counts, counts + 1,
+            NULL);
+#undef REFUSED
+    assert_int_equal(qcclCollCreateV(NULL, qcclCollAllGatherV, send, NULL, NULL, recv, counts, NULL,
+                                     qcclFloat32, qcclSum, 0, comm, NULL, NULL),
+                     qcclInvalidArgument);
+    assert_says(qcclGetLastError(NULL), "coll_out is NULL");
+    assert_int_equal(qcclCollCreate(&coll, qcclCollGatherV, send, recv, 1, qcclFloat32, qcclSum, 0,
+                                    comm, NULL, NULL),
+                     qcclInvalidArgument);
+    assert_says(qcclGetLastError(NULL), "collective is gather_v, which qcclCollCreateV prepares");
+    assert_works(&world);
+    end_world(&world);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     world_t world = make_world(2);
@@ -188,6 +360,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prepared_calls_are_plain_calls),
         cmocka_unit_test(every_collective_can_be_prepared),
+        cmocka_unit_test(every_v_form_can_be_prepared),
+        cmocka_unit_test(other_counts_are_mismatches),
+        cmocka_unit_test(wrong_v_forms_are_refused),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(ended_handles_are_refused),
     };

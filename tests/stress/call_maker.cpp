@@ -37,6 +37,11 @@ qcclCollective_t collective_of(Kind kind) {
     case Kind::gather: return qcclCollGather;
     case Kind::scatter: return qcclCollScatter;
     case Kind::all_to_all: return qcclCollAllToAll;
+    case Kind::all_gather_v: return qcclCollAllGatherV;
+    case Kind::reduce_scatter_v: return qcclCollReduceScatterV;
+    case Kind::gather_v: return qcclCollGatherV;
+    case Kind::scatter_v: return qcclCollScatterV;
+    case Kind::all_to_all_v: return qcclCollAllToAllV;
     default: return qcclCollBarrier;
     }
 }
@@ -197,6 +202,11 @@ qcclResult_t CallMaker::prepare(qcclColl_t *prepared, const Call &call, CallBuff
                                 const CallPlace &place, Random &local) {
     if (const qcclResult_t result = configure(call, buffers, place, local); result != qcclSuccess)
         return result;
+    if (call.is_v_form())
+        return qcclCollCreateV(
+            prepared, collective_of(call.kind), buffers->send(), buffers->send_counts(),
+            buffers->send_displs(), buffers->recv(), buffers->recv_counts(), buffers->recv_displs(),
+            type_row(call.type).number, op_, call.root, place.comm, place.stream, &config_);
     return qcclCollCreate(
         prepared, collective_of(call.kind), buffers == nullptr ? nullptr : buffers->send(),
         buffers == nullptr ? nullptr : buffers->recv(), call.count, type_row(call.type).number, op_,

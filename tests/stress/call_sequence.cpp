@@ -66,8 +66,8 @@ private:
     void draw_form(Call &call) {
         call.form = one_of(
             std::array{CallForm::plain, CallForm::plain, CallForm::prepared, CallForm::grouped});
-        const bool can_be_prepared = call.kind != Kind::messages && !call.is_v_form();
-        if (call.form == CallForm::prepared && !can_be_prepared) call.form = CallForm::plain;
+        if (call.form == CallForm::prepared && call.kind == Kind::messages)
+            call.form = CallForm::plain;
         if (call.form == CallForm::grouped) call.grouped = 1 + below(max_grouped);
     }
     // Draws a call that ranks can tell from `other`, or the same one.
