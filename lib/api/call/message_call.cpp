@@ -4,7 +4,9 @@
 #include "base/exception_boundary.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
+#include <thread>
 
 namespace qccl {
 
@@ -91,8 +93,18 @@ static Error with_ranks_of(const Comm &comm, uint32_t peer, const Error &error) 
     return worded;
 }
 
+// A rank revokes its channels when the communicator has failed, and the peer may hear of that
+// before it hears of the failure itself.
+static void await_failure(const Comm &comm) {
+    using namespace std::chrono;
+    for (const auto end = steady_clock::now() + seconds(1);
+         !comm.failure() && steady_clock::now() < end;)
+        std::this_thread::sleep_for(microseconds(200));
+}
+
 Done settle_message(Comm &comm, const MessageArguments &given, const Done &done) {
     if (done || is_refusal(done.error())) return done;
+    if (done.error().code == Code::revoked) await_failure(comm);
     return comm.abandon(Collective::send,
                         with_ranks_of(comm, static_cast<uint32_t>(given.peer), done.error()));
 }

@@ -38,7 +38,8 @@ Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &giv
 // The message as a call of its channel.
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given);
 // Returns what became of the message. An error of the channel that is no refusal fails the
-// communicator, and its sentence says which ranks the channel's ranks are.
+// communicator, and its sentence says which ranks the channel's ranks are. Of a channel that was
+// revoked it waits a second at most for the failure of the communicator.
 Done settle_message(Comm &comm, const MessageArguments &given, const Done &done);
 // Moves one message. An error that is no refusal has failed the communicator.
 Done move_message(Comm &comm, const MessageArguments &given);
