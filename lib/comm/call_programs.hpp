@@ -1,8 +1,8 @@
 // Which program a call of a communicator runs.
 // ProgramCache holds the programs of one communicator, compiled once for each shape of call.
 // CallCache holds the calls that a communicator made lately, by their C arguments: a repeated call
-// finds its program with one comparison. Comm and collectives.cpp use the two inside the
-// communicator's entry guard; they are not thread-safe.
+// finds its program with one comparison. Comm and api/call/collective_call.cpp use the two inside
+// the communicator's entry guard; they are not thread-safe.
 // CallGuards are the guards of lossy calls (the codec key `guard`). Samples of a call's values tell
 // how much the codec would lose. The headers of the call's own messages carry the largest such
 // error to all ranks. If it exceeds the guard, later calls of the same shape and tag go lossless

@@ -145,6 +145,32 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
         [this, program, op = request.op, call] { return execute(*program, call); }, stream);
 }
 
+Done Comm::run_on_copies(const ProgramRef &program, const Request &request,
+                         const CallStream &stream,
+                         const std::shared_ptr<const CallCopies> &copies) {
+    const bool is_first = sequencer_.is_idle();
+    QCCL_TRY(check_can_call());
+    Call call = next_call(request);
+    if (stream.host) {
+        call.queued = queued_now();
+        return enqueue(
+            record_of(*program, call),
+            [this, program, call, copies] { return execute_on_copies(*program, call, *copies); },
+            stream);
+    }
+    const auto run = [&] { return execute_on_copies(*program, call, *copies); };
+    if (!is_first) return take_turn(call.number, false, run);
+    sequencer_.skip_to(call.number);
+    return run();
+}
+
+Done Comm::execute_on_copies(const Program &program, const Call &call, const CallCopies &copies) {
+    copies.copy_in();
+    QCCL_TRY(execute(program, call));
+    copies.copy_out();
+    return {};
+}
+
 Call Comm::next_call(const Request &request) {
     const Call call{.send = request.send,
                     .recv = request.recv,

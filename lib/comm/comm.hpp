@@ -185,6 +185,14 @@ struct BegunCall {
 };
 using BegunCallRef = std::shared_ptr<BegunCall>;
 
+// Copies between the caller's buffers and those that a call uses.
+class CallCopies {
+public:
+    virtual ~CallCopies() = default;
+    virtual void copy_in() const = 0;
+    virtual void copy_out() const = 0;
+};
+
 class Comm final : public std::enable_shared_from_this<Comm> {
 public:
     explicit Comm(CommParts parts);
@@ -213,6 +221,10 @@ public:
     Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
     // The same for a call that the calling thread makes.
     Done run(const ProgramRef &program, const Request &request);
+    // The same for a call on copies in memory of the host. They are made in the call's turn: the
+    // calls before it have ended then, and no later one has begun.
+    Done run_on_copies(const ProgramRef &program, const Request &request, const CallStream &stream,
+                       const std::shared_ptr<const CallCopies> &copies);
     // Whether a call could run on the calling thread now, with no call before it on a stream.
     bool is_free_on_host() const { return !queue_ && sequencer_.is_idle(); }
     // Whether, besides, a call of the program would wait for no other rank.
@@ -321,6 +333,7 @@ private:
                      uint64_t captured);
     Done finish_in_turn(BegunCall &begun);
     Call next_call(const Request &request);
+    Done execute_on_copies(const Program &program, const Call &call, const CallCopies &copies);
     // `run` makes the call of the record when its turn comes.
     template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);
     template <class Run> Done take_turn(uint64_t call, bool was_enqueued, Run run);

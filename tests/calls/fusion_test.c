@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { calls = 9 };
 
@@ -287,6 +288,48 @@ static void calls_keep_their_order_across_streams(void **state)
     end_world(&world);
 }
 
+/* A fused group reads what a call on a stream writes, and a call on a stream what the group writes.
+ * Rank 1 comes late, so the first call runs when rank 0 ends its group. */
+static qcclResult_t chain_across_streams(int rank, qcclComm_t comm, void *context)
+{
+    const int *const has_stream = context;
+    int values[4] = {rank + 1, 0, 0, 0}, other[2] = {1, 0};
+    qcclStream_t first = NULL, second = NULL;
+    qcclResult_t result = qcclStreamCreate(&first), ended;
+    if (result == qcclSuccess && *has_stream) result = qcclStreamCreate(&second);
+    if (rank == 1) usleep(50000);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&values[0], &values[1], 1, qcclInt32, qcclSum, comm, first);
+    if (result == qcclSuccess) result = qcclGroupStart();
+    if (result != qcclSuccess) return result;
+    result = qcclAllReduce(&values[1], &values[2], 1, qcclInt32, qcclSum, comm, second);
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&other[0], &other[1], 1, qcclInt32, qcclSum, comm, second);
+    ended = qcclGroupEnd();
+    if (result == qcclSuccess) result = ended;
+    if (result == qcclSuccess)
+        result = qcclAllReduce(&values[2], &values[3], 1, qcclInt32, qcclSum, comm, first);
+    if (result == qcclSuccess) result = qcclStreamSynchronize(first);
+    if (result == qcclSuccess && second) result = qcclStreamSynchronize(second);
+    qcclStreamDestroy(first);
+    qcclStreamDestroy(second);
+    if (result != qcclSuccess) return result;
+    return values[1] == 3 && values[2] == 6 && values[3] == 12 && other[1] == 2 ? qcclSuccess
+                                                                                : qcclInternalError;
+}
+
+static void fused_calls_take_their_turn(void **state)
+{
+    world_t world = make_world(2);
+    int has_stream;
+    (void)state;
+    for (has_stream = 0; has_stream < 2; has_stream++) {
+        const outcome_t outcome = on_every_rank(&world, chain_across_streams, &has_stream);
+        assert_all_succeed(&outcome, 2);
+    }
+    end_world(&world);
+}
+
 /* One rank makes a fused call, the other two calls. */
 static qcclResult_t group_on_one_rank(int rank, qcclComm_t comm, void *context)
 {
@@ -376,6 +419,7 @@ int main(void)
         cmocka_unit_test(fusion_is_limited_to_some_bytes),
         cmocka_unit_test(calls_that_depend_on_others_follow_them),
         cmocka_unit_test(calls_keep_their_order_across_streams),
+        cmocka_unit_test(fused_calls_take_their_turn),
         cmocka_unit_test(ranks_that_fuse_differently_are_told),
         cmocka_unit_test(an_error_names_the_calls_of_one_kind),
         cmocka_unit_test(other_counts_are_told_from_one_another),

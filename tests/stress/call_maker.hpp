@@ -26,7 +26,7 @@ public:
 
     qcclResult_t make(const Call &call, CallBuffers *buffers, const CallPlace &place,
                       Random &local);
-    // Prepares the call, which has no v-form and no message.
+    // Prepares the call, which has no message.
     qcclResult_t prepare(qcclColl_t *prepared, const Call &call, CallBuffers *buffers,
                          const CallPlace &place, Random &local);
     void let_go();

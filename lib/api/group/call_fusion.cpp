@@ -328,22 +328,7 @@ Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request req
         comm.fusion_memory().begin(form_.chunks * chunk_count() * bytes));
     request.send = buffer->send();
     request.recv = buffer->recv();
-    if (!stream.host) {
-        buffer->copy_in();
-        QCCL_TRY(comm.run(program, request, stream));
-        buffer->copy_out();
-        return {};
-    }
-    stream.host->enqueue({.run = [buffer]() -> Done {
-        buffer->copy_in();
-        return {};
-    }});
-    QCCL_TRY(comm.run(program, request, stream));
-    stream.host->enqueue({.run = [buffer]() -> Done {
-        buffer->copy_out();
-        return {};
-    }});
-    return {};
+    return comm.run_on_copies(program, request, stream, buffer);
 }
 
 } // namespace qccl

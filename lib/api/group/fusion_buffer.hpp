@@ -5,6 +5,7 @@
 // thread that runs the call; nothing here waits for other ranks.
 #pragma once
 
+#include "comm/comm.hpp"
 #include "comm/comm_memory.hpp"
 
 #include <cstddef>
@@ -41,7 +42,7 @@ struct FusedPart {
     size_t offset = 0;      // of the call in each chunk of the shared vector
 };
 
-class FusionBuffer {
+class FusionBuffer final : public CallCopies {
 public:
     // `chunk_bytes`: of a chunk of the shared vector, which `memory` holds. The parts end at
     // `used_bytes` of it.
@@ -54,8 +55,8 @@ public:
     const void *send() const { return shape_.gathers ? own_chunk() : memory_.data(); }
     void *recv() const { return shape_.scatters ? own_chunk() : memory_.data(); }
 
-    void copy_in() const;
-    void copy_out() const;
+    void copy_in() const override;
+    void copy_out() const override;
 
 private:
     struct PartInChunk;

@@ -214,14 +214,17 @@ void GroupMessages::let_streams_wait() {
     for (const WaitForMessage &each : waits_) {
         const auto callers = take_stream(each.message->given->stream);
         if (!callers) continue; // the caller has destroyed it
-        (*callers)->enqueue(
-            {.run = [end = each.end, channel = each.channel, comm = each.message->comm,
-                     given = *each.message->given]() -> Done {
-                QCCL_TRY(end->wait()());
-                if (const auto failure = channel->failure())
-                    return settle_message(*comm, given, failure->error);
-                return {};
-            }});
+        Comm &comm = *each.message->comm;
+        MessageArguments kept = *each.message->given;
+        kept.config = nullptr; // which the caller may free
+        (*callers)->enqueue({.run = [end = each.end, channel = each.channel,
+                                     self = comm.shared_from_this(), kept]() -> Done {
+                                 QCCL_TRY(end->wait()());
+                                 if (const auto failure = channel->failure())
+                                     return settle_message(*self, kept, failure->error);
+                                 return {};
+                             },
+                             .told = comm.told_flag()});
     }
 }
 
