@@ -160,9 +160,12 @@ qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, v
                                 .config = config};
     if (CallGroup *const group = CallGroup::current())
         return guarded([&]() -> Done {
-            QCCL_TRY(const CommRef found, take_comm(comm));
-            QCCL_TRY(const bool is_done, check_both(*found, to, from));
-            if (is_done) return {};
+            const auto is_done = [&]() -> Result<bool> {
+                QCCL_TRY(const CommRef found, take_comm(comm));
+                return check_both(*found, to, from);
+            }();
+            if (!is_done) return group->add_refused(comm, to, is_done.error());
+            if (*is_done) return {};
             QCCL_TRY(group->add(comm, to));
             return group->add(comm, from);
         });

@@ -117,6 +117,7 @@ void Stream::run() {
         WorkItem &item = queue_.front();
         lock.unlock();
         const Done done = exception_boundary(item.run);
+        item.run = nullptr; // may end a communicator, which waits for peers
         lock.lock();
         if (!done && !untold_.error) untold_ = {done.error(), std::move(item.told)};
         const auto requests = std::move(item.requests);

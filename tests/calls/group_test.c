@@ -315,6 +315,11 @@ static void wrong_groups_are_refused(void **state)
     assert_works(&world);
 
     assert_int_equal(qcclGroupStart(), qcclSuccess);
+    refused(qcclSendRecv(data, 8, 1, data + 4, 4, 1, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "overlap");
+    assert_int_equal(qcclAllReduce(data, data, 8, qcclFloat32, qcclSum, comm, NULL), qcclSuccess);
+    refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (send)");
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
     refused(qcclBarrier((qcclComm_t)data, NULL), qcclInvalidArgument, "comm");
     refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (barrier)");
     assert_works(&world);

@@ -102,6 +102,11 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
     }));
 }
 
+Done CallGroup::add_refused(qcclComm_t handle, const MessageArguments &given, const Error &error) {
+    calls_.emplace_back(handle, Collective::send, given.stream);
+    return keep(error);
+}
+
 // ---- Running
 
 class CallGroup::GroupRun {

@@ -25,6 +25,8 @@ public:
     // Check the arguments and keep the call. After an error the group makes no call.
     Done add(qcclComm_t handle, const CallArguments &given);
     Done add(qcclComm_t handle, const MessageArguments &given);
+    // Keeps a message that is not possible, so that the group is refused. Returns its error.
+    Done add_refused(qcclComm_t handle, const MessageArguments &given, const Error &error);
     // Returns the error of the first call that failed; its sentence names the call.
     Done run();
 
