@@ -7,9 +7,6 @@
 #include "comm/boundary.hpp"
 #include "comm/streams.hpp"
 
-#include <cinttypes>
-#include <cstring>
-
 namespace qccl {
 
 namespace {
@@ -24,40 +21,6 @@ qcclResult_t move_or_keep(qcclComm_t handle, const MessageArguments &given) noex
 }
 
 // ---- Both at once
-
-// On a host stream the copy waits for its turn.
-Done copy_within(const Comm &comm, const Buffer &send, const Buffer &recv, qcclStream_t stream) {
-    if (send.bytes != recv.bytes)
-        return invalid_argument(
-            "recv_count is not send_count, but dest and source are rank %" PRIu32 " itself",
-            comm.rank());
-    if (comm.parts().device.gpu)
-        return invalid_argument("dest and source are rank %" PRIu32 " itself, whose memory is of "
-                                "%s; the device's own copy moves values within a rank",
-                                comm.rank(), comm.parts().device.gpu->traits().name.c_str());
-    QCCL_TRY(const StreamRef callers, take_stream(stream));
-    const auto copy = [=]() -> Done {
-        if (send.bytes != 0) std::memcpy(const_cast<void *>(recv.start), send.start, send.bytes);
-        return {};
-    };
-    if (!callers) return copy();
-    callers->enqueue({.run = copy});
-    return {};
-}
-
-// Returns whether the rank sends to itself; then the copy has been made.
-Result<bool> check_both(const Comm &comm, const MessageArguments &to,
-                        const MessageArguments &from) {
-    QCCL_TRY(const Buffer send, check_message(comm, to));
-    QCCL_TRY(const Buffer recv, check_message(comm, from));
-    QCCL_TRY(check_apart(send, recv));
-    const bool is_self = static_cast<uint32_t>(to.peer) == comm.rank();
-    if (is_self != (static_cast<uint32_t>(from.peer) == comm.rank()))
-        return invalid_argument("dest is %d and source is %d, but if one is this rank, both are",
-                                to.peer, from.peer);
-    if (is_self) QCCL_TRY(copy_within(comm, send, recv, to.stream));
-    return is_self;
-}
 
 // Sends if that takes no wait, and returns whether it has. Then the rank may wait for what it
 // receives.
@@ -159,20 +122,11 @@ qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, v
                                 .stream = stream,
                                 .config = config};
     if (CallGroup *const group = CallGroup::current())
-        return guarded([&]() -> Done {
-            const auto is_done = [&]() -> Result<bool> {
-                QCCL_TRY(const CommRef found, take_comm(comm));
-                return check_both(*found, to, from);
-            }();
-            if (!is_done) return group->add_refused(comm, to, is_done.error());
-            if (*is_done) return {};
-            QCCL_TRY(group->add(comm, to));
-            return group->add(comm, from);
-        });
+        return guarded([&] { return group->add(comm, to, from); });
     return inside(comm, [&](Comm &entered) -> Done {
         return exception_boundary([&]() -> Done {
-            QCCL_TRY(const bool is_done, check_both(entered, to, from));
-            return is_done ? Done() : exchange(entered, to, from);
+            QCCL_TRY(const auto copy_within, check_both(entered, to, from));
+            return copy_within ? copy_within() : exchange(entered, to, from);
         });
     });
 }

@@ -79,8 +79,8 @@ public:
                               .cancel_check = voters_.cancel_check,
                               .is_apart = true};
             auto made = exception_boundary([&] {
-                return create_child(parent_, group, settings_.comm_config, "shrink",
-                                    settings_.env_settings);
+                return create_child(parent_, group, settings_.comm_config, settings_.env_settings,
+                                    {.how = "shrink"});
             });
             QCCL_TRY(const ShrinkVote end, settle(outcome(made), survivors));
             if (end.code == Code::success || (end.code == Code::remote_error && !made)) return made;

@@ -113,7 +113,8 @@ Result<std::shared_ptr<Comm>> split(Comm &parent, const ColorKey &mine,
                       .what = mine.function(),
                       .is_called_off = [&parent] { return parent.is_closed(); },
                       .cancel_check = cancel_check_of(task, parent.rank(), mine.function())};
-    return create_child(parent, group, settings.comm_config, "split", settings.env_settings);
+    return create_child(parent, group, settings.comm_config, settings.env_settings,
+                        {.how = "split"});
 }
 
 Done split_or_later(Comm &parent, const ColorKey &mine, const ChildSettings &settings,

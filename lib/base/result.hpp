@@ -93,6 +93,15 @@ inline Error Error::make(Code code, const char *format, ...) {
     return error;
 }
 
+// Returns an error with another sentence, and with the code, rank and comparison of `error`.
+[[gnu::format(printf, 2, 3)]] inline Error reworded(const Error &error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    Error worded = Error::make_from(error.code, format, arguments);
+    va_end(arguments);
+    return worded.at_rank(error.rank).compared(error.expected, error.got);
+}
+
 // Makes the Error that is made most often.
 [[gnu::format(printf, 1, 2)]] inline Error invalid_argument(const char *format, ...) {
     va_list arguments;

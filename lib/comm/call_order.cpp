@@ -123,6 +123,18 @@ std::optional<Error> SiblingComms::find_deadlock(uint32_t rank,
     return std::nullopt;
 }
 
+std::optional<Error> SiblingComms::find_deadlock(uint32_t rank, uint32_t sibling, const char *what,
+                                                 std::string_view threads_of_gpus) {
+    if (has_other_threads(threads_of_gpus)) return std::nullopt;
+    return Error::make(Code::invalid_usage,
+                       "rank %" PRIu32 " waits in %s for rank %" PRIu32
+                       ", whose call this thread, the only one of the process, would have to make: "
+                       "messages between communicators of qcclCommInitAll need a thread each, or "
+                       "a group",
+                       rank, what, sibling)
+        .at_rank(sibling);
+}
+
 std::shared_ptr<SiblingComms> SiblingComms::child_comm(uint64_t number, uint32_t eldest,
                                                        uint32_t size) {
     const std::lock_guard lock(mutex_);

@@ -107,6 +107,10 @@ public:
     // make none.
     std::optional<Error> find_deadlock(uint32_t rank, std::string_view threads_of_gpus) const;
 
+    // The same for a rank that waits for `sibling` to come to `what`, which is no call of theirs.
+    static std::optional<Error> find_deadlock(uint32_t rank, uint32_t sibling, const char *what,
+                                              std::string_view threads_of_gpus);
+
     // For a communicator of `size` ranks that some of these ranks make together. Ranks that pass
     // the same `number` and `eldest` get the same object.
     std::shared_ptr<SiblingComms> child_comm(uint64_t number, uint32_t eldest, uint32_t size);

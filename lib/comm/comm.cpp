@@ -26,7 +26,7 @@ Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
     char who[24] = "", number[32] = "";
     if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
     if (call.number != 0) std::snprintf(number, sizeof number, ", call %" PRIu64, call.number);
-    Error worded = Error::make(error.code, "%s%s%s%s%.180s", who, what, number,
+    Error worded = Error::make(error.code, "%s%s%s%s%.330s", who, what, number,
                                has_call ? ": " : "", error.text);
     return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
 }
@@ -114,6 +114,12 @@ template <class Run> Done Comm::take_turn(uint64_t call, bool was_enqueued, Run 
     return done;
 }
 
+template <class Run> Done Comm::run_now(const Call &call, bool is_first, Run run) {
+    if (!is_first) return take_turn(call.number, false, run);
+    sequencer_.skip_to(call.number);
+    return run();
+}
+
 Done Comm::check_can_call() {
     if (errors_.has_failed()) {
         parts_.transport->ignore_failure();
@@ -129,9 +135,7 @@ Done Comm::run(const ProgramRef &program, const Request &request) {
         QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, std::nullopt);
     const Call call = next_call(request);
-    if (!is_first) return take_turn(call.number, false, [&] { return execute(*program, call); });
-    sequencer_.skip_to(call.number);
-    return execute(*program, call);
+    return run_now(call, is_first, [&] { return execute(*program, call); });
 }
 
 Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
@@ -158,10 +162,7 @@ Done Comm::run_on_copies(const ProgramRef &program, const Request &request,
             [this, program, call, copies] { return execute_on_copies(*program, call, *copies); },
             stream);
     }
-    const auto run = [&] { return execute_on_copies(*program, call, *copies); };
-    if (!is_first) return take_turn(call.number, false, run);
-    sequencer_.skip_to(call.number);
-    return run();
+    return run_now(call, is_first, [&] { return execute_on_copies(*program, call, *copies); });
 }
 
 Done Comm::execute_on_copies(const Program &program, const Call &call, const CallCopies &copies) {
@@ -265,7 +266,7 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
 // Calls get their numbers when they run, because a graph may replay a call at any time.
 Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                       const std::optional<GpuStream> &stream) {
-    if (is_running_here()) return refuse_inside();
+    if (sequencer_.is_running_here()) return refuse_inside();
     if (stream) {
         check_priority(*stream);
         Request queued = request;
@@ -470,6 +471,8 @@ Counts Comm::counts() const {
 bool Comm::is_busy() const {
     return !sequencer_.is_idle() || (queue_ && !queue_->is_idle()) || pairs_->is_busy();
 }
+
+bool Comm::is_running_here() { return sequencer_.is_running_here() || pairs_->is_running_here(); }
 
 void Comm::close() {
     sequencer_.close();

@@ -310,7 +310,8 @@ public:
     // No turn begins afterwards. Waits for the current turn, which must not be this thread's.
     void close();
     bool is_closed() { return sequencer_.is_closed(); }
-    bool is_running_here() { return sequencer_.is_running_here(); }
+    // Whether this thread is in a call or a message.
+    bool is_running_here();
 
 private:
     Done check_can_call();
@@ -337,6 +338,8 @@ private:
     // `run` makes the call of the record when its turn comes.
     template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);
     template <class Run> Done take_turn(uint64_t call, bool was_enqueued, Run run);
+    // For a call of the calling thread. `is_first`: no call was enqueued before it.
+    template <class Run> Done run_now(const Call &call, bool is_first, Run run);
     void inject(uint64_t call);
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
     bool speaks() const;

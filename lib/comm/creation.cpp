@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <functional>
 
 #include <qccl/version.h>
 
@@ -86,6 +85,7 @@ constexpr const char *host_device_name = "host"; // name of the device
 // What the transport's waits call. It lives as long as the transport, and no longer than the
 // communicator.
 struct Waiting {
+    std::function<void()> watch; // may be empty
     qcclIdle_t idle{};
     std::shared_ptr<SiblingComms> siblings;
     uint32_t rank = 0;
@@ -93,9 +93,10 @@ struct Waiting {
     std::function<void(const Error &)> fail; // set when the transport exists
 
     void operator()() const {
+        if (watch) watch();
         // The caller's own function may make the missing calls, so there need not be a deadlock.
         if (idle.function) return idle.function(idle.context);
-        if (!siblings || !fail) return;
+        if (watch || !siblings || !fail) return;
         if (const auto deadlock = siblings->find_deadlock(rank, threads_of_gpus)) fail(*deadlock);
     }
 };
@@ -111,11 +112,12 @@ Done greet(Bootstrap &bootstrap) {
 class Creation {
 public:
     Creation(const Implementations &implementations, Bootstrap &bootstrap, Reach reach,
-             const CommConfig &comm_config, const EnvSettings &env_settings)
+             const CommConfig &comm_config, const EnvSettings &env_settings,
+             std::function<void()> watch)
         : implementations_(implementations), bootstrap_(bootstrap), reach_(reach),
           comm_config_(comm_config), env_settings_(env_settings), settings_(env_settings.settings),
-          policy_(policy_of(comm_config, env_settings)), exchange_(bootstrap),
-          measured_(env_settings.measured), who_(log_prefix(comm_config)),
+          policy_(policy_of(comm_config, env_settings)), watch_(std::move(watch)),
+          exchange_(bootstrap), measured_(env_settings.measured), who_(log_prefix(comm_config)),
           times_(env_settings.read_at) {
         times_.end("meeting");
     }
@@ -167,6 +169,7 @@ private:
     const EnvSettings &env_settings_;
     const Settings &settings_;
     CallPolicy policy_;
+    const std::function<void()> watch_;
     StatusAllGather exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty: one host
     size_t gpus_ = 0;             // number of ranks on GPUs
@@ -373,8 +376,13 @@ std::vector<InjectRule> Creation::own_faults() const {
 Result<std::unique_ptr<Transport>>
 Creation::connect(const LocalResources &resources, const std::shared_ptr<SiblingComms> &siblings) {
     QCCL_TRY(TransportOptions options, transport_options());
-    const auto waiting = std::make_shared<Waiting>(
-        Waiting{comm_config_.idle, siblings, options.rank, resources.device.threads(), {}});
+    const auto waiting =
+        std::make_shared<Waiting>(Waiting{.watch = watch_,
+                                          .idle = comm_config_.idle,
+                                          .siblings = siblings,
+                                          .rank = options.rank,
+                                          .threads_of_gpus = resources.device.threads(),
+                                          .fail = {}});
     options.idle = [waiting] { (*waiting)(); };
     options.warn = [log = resources.log, siblings](const char *sentence) {
         log->warn("%s%s", sentence,
@@ -470,12 +478,15 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
 
 } // namespace
 
-Result<std::shared_ptr<Comm>>
-create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach reach,
-            const CommConfig &comm_config, const EnvSettings &env_settings,
-            const std::shared_ptr<SiblingComms> &siblings, const TraceOrigin &origin) {
+Result<std::shared_ptr<Comm>> create_comm(const Implementations &implementations,
+                                          Bootstrap &bootstrap, Reach reach,
+                                          const CommConfig &comm_config,
+                                          const EnvSettings &env_settings,
+                                          const std::shared_ptr<SiblingComms> &siblings,
+                                          const TraceOrigin &origin, std::function<void()> watch) {
     QCCL_TRY(greet(bootstrap));
-    Creation creation(implementations, bootstrap, reach, comm_config, env_settings);
+    Creation creation(implementations, bootstrap, reach, comm_config, env_settings,
+                      std::move(watch));
 
     auto resources = exception_boundary([&] {
         return open_local_resources(implementations, bootstrap.rank(), comm_config, env_settings);
@@ -537,8 +548,8 @@ TraceOrigin origin_of_child(const Comm &parent, const char *how) {
 }
 
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
-                                           const CommConfig &comm_config, const char *how,
-                                           EnvSettings env_settings, uint64_t most_arena_bytes) {
+                                           const CommConfig &comm_config, EnvSettings env_settings,
+                                           const ChildOptions &options) {
     const CommParts &parts = parent.parts();
     const auto size = static_cast<uint32_t>(group.members.size());
     std::shared_ptr<SiblingComms> siblings;
@@ -547,12 +558,12 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
     CommBootstrap bootstrap(parts.transport->survivor_exchange(), group, parent.rank());
     env_settings.is_child = true;
     env_settings.measured = parts.measured;
-    if (most_arena_bytes != 0) {
+    if (const uint64_t most = options.most_arena_bytes; most != 0) {
         std::optional<uint64_t> &arena = env_settings.settings.arena_bytes;
-        arena = std::min(arena.value_or(most_arena_bytes), most_arena_bytes);
+        arena = std::min(arena.value_or(most), most);
     }
     return create_comm(parts.implementations, bootstrap, parts.reach, comm_config, env_settings,
-                       siblings, origin_of_child(parent, how));
+                       siblings, origin_of_child(parent, options.how), options.watch);
 }
 
 } // namespace qccl

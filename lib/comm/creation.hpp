@@ -18,6 +18,7 @@
 #include "fault/survivor_exchange.hpp"
 #include "plan/calibration.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,11 +49,14 @@ Result<LocalResources> open_local_resources(const Implementations &implementatio
 // ---- Creation by all ranks
 
 // All ranks call it together, and an error is returned on all of them. `siblings`: of
-// qcclCommInitAll, else null. `origin`: what a split or shrink starts from.
+// qcclCommInitAll, else null. `origin`: what a split or shrink starts from. `watch`: what the waits
+// of calls do before they call the idle function, and instead of a search for deadlocks; may be
+// empty.
 Result<std::shared_ptr<Comm>>
 create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach reach,
             const CommConfig &comm_config, const EnvSettings &env_settings,
-            const std::shared_ptr<SiblingComms> &siblings, const TraceOrigin &origin = {});
+            const std::shared_ptr<SiblingComms> &siblings, const TraceOrigin &origin = {},
+            std::function<void()> watch = {});
 
 // ---- Creation from a parent
 
@@ -65,12 +69,17 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_c
 // the way in which it is made.
 TraceOrigin origin_of_child(const Comm &parent, const char *how);
 
+struct ChildOptions {
+    const char *how;               // the word that traces show: split, shrink or pair
+    uint64_t most_arena_bytes = 0; // limits the child's arena; 0: no limit
+    std::function<void()> watch{}; // as of create_comm
+};
+
 // Creates a communicator of the group's members, numbered in the group's order; this rank is one of
-// them. Requires the parent's entry guard, and blocks until the members have joined. `how` is the
-// word that traces show: split, shrink or pair. `most_arena_bytes`: limits the child's arena; 0: no
-// limit. `env_settings`: as read_env_settings() gives them.
+// them. Requires the parent's entry guard, and blocks until the members have joined.
+// `env_settings`: as read_env_settings() gives them.
 Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
-                                           const CommConfig &comm_config, const char *how,
-                                           EnvSettings env_settings, uint64_t most_arena_bytes = 0);
+                                           const CommConfig &comm_config, EnvSettings env_settings,
+                                           const ChildOptions &options);
 
 } // namespace qccl

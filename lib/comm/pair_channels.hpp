@@ -2,8 +2,8 @@
 // of these two ranks, made by create_child when they first send or receive between them: one for
 // each direction, so that what a rank sends does not wait for what it receives. A failure of a
 // channel fails the communicator, and a failure of the communicator ends the channel's waits. Only
-// the thread that is inside the communicator may use the channels; is_busy, counts and close may be
-// called by any thread.
+// the thread that is inside the communicator may use the channels; is_busy, is_running_here,
+// counts, close and in_own_ranks may be called by any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace qccl {
@@ -47,23 +48,27 @@ public:
     void share(const Registrations &registrations);
     void deregister(const void *handle);
     void deregister_all();
+    // Returns an error of a channel, whose ranks are 0 and 1, as one of the communicator.
+    Error in_own_ranks(uint32_t peer, const Error &of_channel) const;
     // Ends what the channels do, because the communicator has failed.
     void give_up();
     // As the functions of Comm with these names, for all channels.
     Done finalize();
     Done conclude();
     bool is_busy() const;
+    bool is_running_here() const;
     Counts counts() const;
     void close();
 
 private:
-    // What a channel's waits call: it looks for the failure of the communicator.
+    // What a channel's waits call: it looks for a deadlock, and for the failure of the
+    // communicator.
     struct Watch {
-        Comm &parent;
-        qcclIdle_t idle;
+        const PairChannels &pairs;
+        const uint32_t peer;
         std::atomic<Comm *> channel{nullptr};
 
-        static void call(void *context);
+        void look() const;
     };
     struct ChannelPair {
         std::unique_ptr<Watch> up_watch, down_watch; // channels look at them until they have ended
@@ -73,7 +78,10 @@ private:
     Result<ChannelPair> create(uint32_t peer, Timeout timeout);
     Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Timeout timeout,
                                              Watch &watch);
-    std::vector<std::shared_ptr<Comm>> all() const;
+    // Returns the error with which the wait for the peer ends, if there is one.
+    Done check_creation(uint32_t peer) const;
+    // Each channel, with its peer.
+    std::vector<std::pair<uint32_t, std::shared_ptr<Comm>>> all() const;
     // The channel on which this rank sends to the peer, and all such channels.
     const std::shared_ptr<Comm> &outgoing(uint32_t peer, const ChannelPair &pair) const;
     std::vector<std::shared_ptr<Comm>> outgoing() const;

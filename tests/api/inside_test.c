@@ -119,6 +119,49 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* The same for a message: before the ranks have a channel, and when they have one. */
+static int wrong_for_a_message(int has_channel)
+{
+    qcclComm_t comms[size];
+    float value = 1, other = 2;
+    int wrong = 0;
+    wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
+    if (has_channel) {
+        wrong += qcclGroupStart() != qcclSuccess;
+        wrong += qcclSend(&value, 1, qcclFloat32, 1, comms[0], NULL) != qcclSuccess;
+        wrong += qcclRecv(&other, 1, qcclFloat32, 0, comms[1], NULL) != qcclSuccess;
+        wrong += qcclGroupEnd() != qcclSuccess || other != 1;
+        /* A short message needs no receiver yet. */
+        wrong += qcclSend(&value, 1, qcclFloat32, 1, comms[0], NULL) != qcclSuccess;
+        wrong += qcclRecv(&other, 1, qcclFloat32, 0, comms[1], NULL) != qcclSuccess;
+    }
+    wrong += qcclRecv(&value, 1, qcclFloat32, 1, comms[0], NULL) != qcclInvalidUsage;
+    wrong += strstr(qcclGetLastError(NULL), "need a thread each") == NULL;
+    wrong += strstr(qcclGetLastError(NULL), "rank 1") == NULL;
+    wrong += qcclBarrier(comms[1], NULL) != qcclInvalidUsage; /* the communicator has failed */
+    wrong += qcclCommDestroy(comms[0]) != qcclSuccess;
+    wrong += qcclCommDestroy(comms[1]) != qcclSuccess;
+    return wrong;
+}
+
+static void one_thread_that_waits_for_a_message(void **state)
+{
+    int has_channel;
+    (void)state;
+    for (has_channel = 0; has_channel < 2; has_channel++) {
+        int status = -1;
+        const pid_t child = fork();
+        if (child == 0) {
+            if (threads_of_process() > 1) _exit(has_other_threads);
+            _exit(wrong_for_a_message(has_channel));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == has_other_threads) skip();
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 typedef struct {
     qcclComm_t comm;
     atomic_int calls;
@@ -172,6 +215,53 @@ static void the_idle_function(void **state)
     end_world(&world);
 }
 
+static qcclResult_t exchange(int rank, qcclComm_t comm, void *context)
+{
+    float value = 1;
+    (void)context;
+    return rank == 0 ? qcclRecv(&value, 1, qcclFloat32, 1, comm, NULL)
+                     : qcclSend(&value, 1, qcclFloat32, 0, comm, NULL);
+}
+
+static void end_inside(void *context)
+{
+    idler_t *idler = context;
+    if (!idler->comm || idler->calls > 0) return;
+    idler->destroy = qcclCommDestroy(idler->comm);
+    idler->abort = qcclCommAbort(idler->comm);
+    idler->calls = 1;
+}
+
+/* Nor may it while a message waits on a stream. */
+static void the_idle_function_of_a_message(void **state)
+{
+    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    qcclStream_t stream = NULL;
+    float sent = 1, received = 0;
+    outcome_t outcome;
+    idler_t idler;
+    world_t world;
+    (void)state;
+    memset(&idler, 0, sizeof idler);
+    configs[0].idle.function = end_inside;
+    configs[0].idle.context = &idler;
+    world = join_world(size, configs);
+    outcome = on_every_rank(&world, exchange, NULL);
+    assert_all_succeed(&outcome, size);
+    idler.comm = world.comms[0];
+    assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
+    assert_int_equal(qcclRecv(&received, 1, qcclFloat32, 1, world.comms[0], stream), qcclSuccess);
+    while (idler.calls == 0) sleep_ms(1);
+    assert_int_equal(qcclSend(&sent, 1, qcclFloat32, 0, world.comms[1], NULL), qcclSuccess);
+    assert_int_equal(qcclStreamSynchronize(stream), qcclSuccess);
+    assert_int_equal(idler.destroy, qcclInvalidUsage);
+    assert_int_equal(idler.abort, qcclInvalidUsage);
+    assert_true(received == 1);
+    assert_works(&world);
+    assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+    end_world(&world);
+}
+
 static void misuse_in_log(int32_t level, const char *line, void *context)
 {
     (void)level;
@@ -214,9 +304,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thread_in_blocking_calls_of_all_ranks),
+        cmocka_unit_test(one_thread_that_waits_for_a_message),
         cmocka_unit_test(a_second_thread_is_refused),
         cmocka_unit_test(a_forked_child_is_refused),
         cmocka_unit_test(the_idle_function),
+        cmocka_unit_test(the_idle_function_of_a_message),
         cmocka_unit_test(the_log_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

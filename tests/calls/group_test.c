@@ -302,6 +302,7 @@ static void wrong_groups_are_refused(void **state)
     assert_int_equal(qcclAllReduce(data, data, 8, qcclFloat32, qcclSum, comm, NULL), qcclSuccess);
     refused(qcclAllReduce(data, data, 8, 99, qcclSum, comm, NULL), qcclInvalidArgument,
             "type is 99");
+    assert_says(qcclGetLastError(comm), "type is 99");
     assert_int_equal(qcclBarrier(comm, NULL), qcclSuccess);
     refused(qcclGroupEnd(), qcclInvalidArgument, "call 2 of the group (all_reduce): type is 99");
 
@@ -319,6 +320,22 @@ static void wrong_groups_are_refused(void **state)
             "overlap");
     assert_int_equal(qcclAllReduce(data, data, 8, qcclFloat32, qcclSum, comm, NULL), qcclSuccess);
     refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (send)");
+    /* Nor is a copy within the rank made. */
+    data[0] = 1;
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclSendRecv(data, 4, 0, data + 4, 4, 0, qcclFloat32, comm, NULL),
+                     qcclSuccess);
+    refused(qcclSendRecv(data, 4, 0, data + 4, 3, 0, qcclFloat32, comm, NULL), qcclInvalidArgument,
+            "recv_count is not send_count");
+    refused(qcclGroupEnd(), qcclInvalidArgument, "call 2 of the group (send)");
+    assert_true(data[4] == 0);
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclSendRecv(data, 4, 0, data + 4, 4, 0, qcclFloat32, comm, NULL),
+                     qcclSuccess);
+    assert_true(data[4] == 0);
+    assert_int_equal(qcclGroupEnd(), qcclSuccess);
+    assert_true(data[4] == 1);
+
     assert_int_equal(qcclGroupStart(), qcclSuccess);
     refused(qcclBarrier((qcclComm_t)data, NULL), qcclInvalidArgument, "comm");
     refused(qcclGroupEnd(), qcclInvalidArgument, "call 1 of the group (barrier)");
@@ -331,7 +348,7 @@ static qcclResult_t on_a_failed_communicator(int rank, qcclComm_t comm, void *co
     float data[8] = {0};
     qcclResult_t result;
     (void)context;
-    if (rank == 0) result = qcclCommRevoke(comm);
+    if (rank == 0 && (result = qcclCommRevoke(comm)) != qcclSuccess) return result;
     qcclGroupStart();
     qcclAllReduce(data, data, 4, qcclFloat32, qcclSum, comm, NULL);
     if (rank == 1) qcclSend(data + 4, 1, qcclFloat32, 0, comm, NULL);

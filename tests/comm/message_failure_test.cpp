@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 using namespace qccl;
 using namespace std::chrono_literals;
@@ -16,13 +17,15 @@ namespace {
 
 const Error ended = Error::make(Code::revoked, "the communicator of this channel has failed");
 
-struct Pair {
-    qcclComm_t ranks[2] = {};
-    Pair() { CHECK_EQ(qcclCommInitAll(ranks, 2, nullptr), qcclSuccess); }
-    ~Pair() {
-        for (const qcclComm_t rank : ranks) qcclCommDestroy(rank);
+struct World {
+    std::vector<qcclComm_t> ranks;
+    explicit World(int size) : ranks(static_cast<size_t>(size)) {
+        CHECK_EQ(qcclCommInitAll(ranks.data(), size, nullptr), qcclSuccess);
     }
-    CommRef rank(int number) const {
+    ~World() {
+        for (const qcclComm_t rank : ranks) qcclCommAbort(rank);
+    }
+    CommRef rank(size_t number) const {
         auto comm = take_comm(ranks[number]);
         CHECK_OK(comm);
         return std::move(*comm);
@@ -37,8 +40,8 @@ Error settled(const CommRef &comm) {
 }
 
 void the_failure_that_comes_later_counts() {
-    const Pair pair;
-    const CommRef first = pair.rank(0), second = pair.rank(1);
+    const World world(2);
+    const CommRef first = world.rank(0), second = world.rank(1);
     std::thread fails([&] {
         std::this_thread::sleep_for(100ms);
         first->fail(Error::make(Code::mismatch, "rank 0 calls scan").at_rank(0));
@@ -50,12 +53,29 @@ void the_failure_that_comes_later_counts() {
 }
 
 void without_a_failure_the_end_counts_soon() {
-    const Pair pair;
+    const World world(2);
     const auto start = std::chrono::steady_clock::now();
-    const Error error = settled(pair.rank(1));
+    const Error error = settled(world.rank(1));
     CHECK(std::chrono::steady_clock::now() - start < 5s);
     CHECK(error.code == Code::revoked);
     CHECK(std::strstr(error.text, "between rank 0 (0 here) and rank 1 (1 here)") != nullptr);
+}
+
+// A channel numbers its two ranks from 0 on.
+void an_error_of_a_channel_names_ranks_of_the_communicator() {
+    const World world(4);
+    const CommRef rank = world.rank(2);
+    std::thread peer([&] { CHECK_OK(world.rank(3)->pairs().open(2, true, 10s)); });
+    const auto opened = rank->pairs().open(3, false, 10s);
+    peer.join();
+    CHECK_OK(opened);
+    (*opened)->comm->fail(Error::make(Code::peer_lost, "rank 1 died").at_rank(1));
+    const Done done = rank->pairs().finalize();
+    CHECK(!done);
+    CHECK(done.error().code == Code::peer_lost);
+    CHECK_EQ(done.error().rank, 3);
+    CHECK_EQ(std::string(done.error().text),
+             "between rank 2 (0 here) and rank 3 (1 here): rank 1 died");
 }
 
 } // namespace
@@ -64,6 +84,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(the_failure_that_comes_later_counts),
         QTEST(without_a_failure_the_end_counts_soon),
+        QTEST(an_error_of_a_channel_names_ranks_of_the_communicator),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

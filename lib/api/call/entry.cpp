@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdarg>
 #include <cstdint>
 
 namespace qccl {
@@ -52,14 +51,6 @@ Error refuse_entry(CommRecord &record, EntryGuard::Answer answer) {
                                 "qcclCommGetAsyncError tells when it is");
         return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
     }
-}
-
-Error reworded(const Error &error, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    Error worded = Error::make_from(error.code, format, arguments);
-    va_end(arguments);
-    return worded.at_rank(error.rank).compared(error.expected, error.got);
 }
 
 Done check_outside(const CommRef &comm) {

@@ -181,8 +181,6 @@ Error refuse_entry(CommRecord &record, EntryGuard::Answer answer);
 inline bool is_refusal(const Error &error) {
     return error.code == Code::invalid_argument || error.code == Code::invalid_usage;
 }
-// Returns an error with another sentence, and with the code, rank and comparison of `error`.
-[[gnu::format(printf, 2, 3)]] Error reworded(const Error &error, const char *format, ...);
 // Refuses to end a communicator (invalid_usage) if this thread is inside one of its calls.
 Done check_outside(const CommRef &comm);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
+#include <cstring>
 #include <thread>
 
 namespace qccl {
@@ -34,18 +35,50 @@ static Done check_other(const Comm &comm, const MessageArguments &given) {
                             given.peer_name, given.peer);
 }
 
-Done check_message_to_other(const Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_other(comm, given));
-    return outcome(check_message(comm, given));
-}
-
 Done check_message_of_group(const Comm &comm, const MessageArguments &given) {
     QCCL_TRY(take_call_stream(comm, given.stream));
     if (comm.parts().device.gpu && given.stream != QCCL_STREAM_SYNC)
         return invalid_argument("stream is %p, but in a group messages of a GPU's communicator "
                                 "need QCCL_STREAM_SYNC",
                                 given.stream);
-    return check_message_to_other(comm, given);
+    QCCL_TRY(check_other(comm, given));
+    return outcome(check_message(comm, given));
+}
+
+static Done check_copy(const Comm &comm, const Buffer &send, const Buffer &recv) {
+    if (send.bytes != recv.bytes)
+        return invalid_argument(
+            "recv_count is not send_count, but dest and source are rank %" PRIu32 " itself",
+            comm.rank());
+    if (!comm.parts().device.gpu) return {};
+    return invalid_argument("dest and source are rank %" PRIu32 " itself, whose memory is of "
+                            "%s; the device's own copy moves values within a rank",
+                            comm.rank(), comm.parts().device.gpu->traits().name.c_str());
+}
+
+Result<std::function<Done()>> check_both(const Comm &comm, const MessageArguments &to,
+                                         const MessageArguments &from) {
+    QCCL_TRY(const Buffer send, check_message(comm, to));
+    QCCL_TRY(const Buffer recv, check_message(comm, from));
+    QCCL_TRY(check_apart(send, recv));
+    const bool is_self = static_cast<uint32_t>(to.peer) == comm.rank();
+    if (is_self != (static_cast<uint32_t>(from.peer) == comm.rank()))
+        return invalid_argument("dest is %d and source is %d, but if one is this rank, both are",
+                                to.peer, from.peer);
+    if (!is_self) return std::function<Done()>();
+    QCCL_TRY(check_copy(comm, send, recv));
+    QCCL_TRY(outcome(take_stream(to.stream)));
+    const auto copy = [=]() -> Done {
+        if (send.bytes != 0) std::memcpy(const_cast<void *>(recv.start), send.start, send.bytes);
+        return {};
+    };
+    // On a host stream the copy waits for its turn.
+    return std::function<Done()>([copy, handle = to.stream]() -> Done {
+        QCCL_TRY(const StreamRef stream, take_stream(handle));
+        if (!stream) return copy();
+        stream->enqueue({.run = copy});
+        return {};
+    });
 }
 
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given) {
@@ -78,19 +111,9 @@ Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &giv
     auto channel = comm.pairs().open(peer, given.sends, timeout);
     if (channel) return channel;
     return comm.abandon(Collective::send,
-                        reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.170s",
+                        reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.260s",
                                  comm.rank(), given.sends ? "sends to" : "receives from", peer,
                                  channel.error().text));
-}
-
-// The channel numbers its two ranks 0 and 1.
-static Error with_ranks_of(const Comm &comm, uint32_t peer, const Error &error) {
-    const uint32_t lower = std::min(comm.rank(), peer), upper = std::max(comm.rank(), peer);
-    Error worded =
-        reworded(error, "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.150s",
-                 lower, upper, error.text);
-    if (error.rank != Error::no_rank) worded.at_rank(error.rank == 0 ? lower : upper);
-    return worded;
 }
 
 // A rank revokes its channels when the communicator has failed, and the peer may hear of that
@@ -106,7 +129,7 @@ Done settle_message(Comm &comm, const MessageArguments &given, const Done &done)
     if (done || is_refusal(done.error())) return done;
     if (done.error().code == Code::revoked) await_failure(comm);
     return comm.abandon(Collective::send,
-                        with_ranks_of(comm, static_cast<uint32_t>(given.peer), done.error()));
+                        comm.pairs().in_own_ranks(static_cast<uint32_t>(given.peer), done.error()));
 }
 
 // The stream's thread tells the communicator what became of the message.

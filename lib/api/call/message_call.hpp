@@ -10,6 +10,8 @@
 #include "comm/comm.hpp"
 #include "comm/pair_channels.hpp"
 
+#include <functional>
+
 namespace qccl {
 
 // One end of a message, as C passes it.
@@ -28,10 +30,13 @@ struct MessageArguments {
 // Checks what can be checked without the channel, so that a wrong call does not wait for the peer.
 // Returns the buffer with its bytes.
 Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
-// The same for a peer that has to be another rank.
-Done check_message_to_other(const Comm &comm, const MessageArguments &given);
-// The same for a message that may go on beside others.
+// The same for a message to another rank that may go on beside others.
 Done check_message_of_group(const Comm &comm, const MessageArguments &given);
+// The same for two messages, of which one is sent and the other received. Returns what makes a copy
+// instead, if both peers are this rank: it copies, or enqueues that on a stream of the host, and
+// may be called while the buffers exist.
+Result<std::function<Done()>> check_both(const Comm &comm, const MessageArguments &to,
+                                         const MessageArguments &from);
 
 // Returns the channel of the message. An error that is no refusal has failed the communicator.
 Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &given);

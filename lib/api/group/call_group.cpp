@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace qccl {
 
@@ -35,6 +36,8 @@ public:
         if (comm_) comm_.record().entry_guard.leave();
     }
     Comm &comm() const { return *comm_; }
+    // From here on the calling thread is the one inside.
+    void take_over() const { comm_.record().entry_guard.take_over(); }
 
 private:
     explicit EnteredComm(CommRef comm) : comm_(std::move(comm)) {}
@@ -62,7 +65,7 @@ Done CallGroup::close() {
 }
 
 static Error of_call(size_t number, Collective collective, const Error &error) {
-    return reworded(error, "call %zu of the group (%s): %.200s", number, qccl::name(collective),
+    return reworded(error, "call %zu of the group (%s): %.400s", number, qccl::name(collective),
                     error.text);
 }
 
@@ -70,41 +73,52 @@ static Error of_fused_calls(const FusedCall &call, Collective collective, const 
     const size_t first = call.first() + 1, last = call.last() + 1;
     if (call.size() == 1) return of_call(first, collective, error);
     if (call.size() == last - first + 1)
-        return reworded(error, "calls %zu to %zu of the group, fused (%s): %.200s", first, last,
+        return reworded(error, "calls %zu to %zu of the group, fused (%s): %.380s", first, last,
                         qccl::name(collective), error.text);
-    return reworded(error, "%zu of the calls %zu to %zu of the group, fused (%s): %.200s",
+    return reworded(error, "%zu of the calls %zu to %zu of the group, fused (%s): %.380s",
                     call.size(), first, last, qccl::name(collective), error.text);
 }
 
-Done CallGroup::keep(const Done &checked) {
-    if (!checked && !refused_)
-        refused_ = of_call(calls_.size(), calls_.back().collective, checked.error());
+template <class Checks> Done CallGroup::check(Checks &&checks) {
+    const GroupedCall &call = calls_.back();
+    const Done checked = exception_boundary(checks);
+    if (checked) return checked;
+    if (!refused_) refused_ = of_call(calls_.size(), call.collective, checked.error());
+    if (const auto comm = take_comm(call.handle)) (*comm)->note(checked.error());
     return checked;
 }
 
 Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
     GroupedCall &call = calls_.emplace_back(handle, given.collective, given.stream);
-    return keep(exception_boundary([&]() -> Done {
+    return check([&]() -> Done {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(take_call_stream(entered.comm(), given.stream));
         QCCL_TRY(call.ready, find_ready(entered.comm(), given));
         return {};
-    }));
+    });
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
     GroupedCall &call = calls_.emplace_back(handle, Collective::send, given.stream);
-    return keep(exception_boundary([&]() -> Done {
+    return check([&]() -> Done {
         QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
         call.message = std::make_unique<const KeptMessage>(given, config);
         QCCL_TRY(const CommRef comm, take_comm(handle));
         return check_message_of_group(*comm, given);
-    }));
+    });
 }
 
-Done CallGroup::add_refused(qcclComm_t handle, const MessageArguments &given, const Error &error) {
-    calls_.emplace_back(handle, Collective::send, given.stream);
-    return keep(error);
+Done CallGroup::add(qcclComm_t handle, const MessageArguments &to, const MessageArguments &from) {
+    GroupedCall &call = calls_.emplace_back(handle, Collective::send, to.stream);
+    QCCL_TRY(check([&]() -> Done {
+        QCCL_TRY(const CommRef comm, take_comm(handle));
+        QCCL_TRY(call.copy, check_both(*comm, to, from));
+        return {};
+    }));
+    if (call.copy) return {};
+    calls_.pop_back();
+    QCCL_TRY(add(handle, to));
+    return add(handle, from);
 }
 
 // ---- Running
@@ -116,17 +130,12 @@ public:
 
     Done run() {
         QCCL_TRY(enter());
-        QCCL_TRY(open_channels());
-        size_t collectives = 0;
-        for (size_t i = 0; i < group_.calls_.size(); i++)
-            if (group_.calls_[i].message)
-                note(i, add_message(i));
-            else
-                collectives++;
-        messages_.begin(collectives > 0);
-        run_collectives();
-        messages_.let_streams_wait();
-        messages_.finish();
+        const Done ended = exception_boundary([this]() -> Done {
+            make_calls();
+            return {};
+        });
+        // Without this the other ranks would wait for what is not made.
+        if (!ended) abandon_all(ended.error());
         if (error_) return *error_;
         for (const auto &[handle, entered] : comms_) entered.comm().note_success();
         return {};
@@ -147,6 +156,52 @@ private:
         comm_of(call).note(error);
         if (!error_) error_ = of_group;
     }
+    void abandon_all(const Error &why) {
+        for (size_t i = 0; i < group_.calls_.size(); i++)
+            note(i, comm_of(group_.calls_[i]).abandon(group_.calls_[i].collective, why));
+    }
+
+    void make_calls() {
+        open_channels();
+        size_t collectives = 0;
+        for (size_t i = 0; i < group_.calls_.size(); i++) {
+            const GroupedCall &call = group_.calls_[i];
+            if (call.message)
+                note(i, add_message(i));
+            else if (call.copy)
+                note(i, call.copy());
+            else
+                collectives++;
+        }
+        messages_.begin(collectives > 0);
+        run_collectives();
+        messages_.let_streams_wait();
+        messages_.finish();
+    }
+
+    // Calls work(i) for each of these communicators at the same time: for the last one in this
+    // thread, for each other one in a thread of its own, which is the one inside meanwhile. Calls
+    // forgo(i, error) where no thread can be had. Neither lets an exception out.
+    template <class Work, class Forgo>
+    void run_at_once(const std::vector<qcclComm_t> &handles, Work work, Forgo forgo) {
+        if (handles.empty()) return;
+        {
+            std::vector<std::jthread> threads;
+            threads.reserve(handles.size() - 1);
+            for (size_t i = 0; i + 1 < handles.size(); i++) {
+                const Done started = exception_boundary([&]() -> Done {
+                    threads.emplace_back([&work, i, &entered = comms_.at(handles[i])] {
+                        entered.take_over();
+                        work(i);
+                    });
+                    return {};
+                });
+                if (!started) forgo(i, started.error());
+            }
+            work(handles.size() - 1);
+        }
+        for (const qcclComm_t handle : handles) comms_.at(handle).take_over();
+    }
 
     Done enter() {
         qcclComm_t last = nullptr;
@@ -162,36 +217,44 @@ private:
     // All ranks make their channels in the order of their peers, so that no ranks wait for each
     // other in a circle. Communicators do not wait for each other: their ranks may be in this
     // thread.
-    Done open_channels() {
+    void open_channels() {
         std::map<qcclComm_t, std::map<int, size_t>> peers; // with the first call for each
         for (size_t i = 0; i < group_.calls_.size(); i++)
             if (const GroupedCall &call = group_.calls_[i]; call.message)
                 peers[call.handle].emplace(call.message->peer, i);
-        std::vector<std::future<Done>> others;
-        Done first;
-        for (auto comm = peers.begin(); comm != peers.end(); ++comm) {
-            const auto open = [this, &calls = comm->second] { return open_channels(calls); };
-            if (std::next(comm) == peers.end())
-                first = open();
-            else
-                others.push_back(std::async(std::launch::async, open));
+        std::vector<qcclComm_t> handles;
+        std::vector<CallResult> results;
+        for (const auto &[handle, calls] : peers) {
+            handles.push_back(handle);
+            results.push_back({.number = calls.begin()->second});
         }
-        for (auto &other : others) {
-            const Done done = other.get();
-            if (!done && first) first = done.error();
-        }
-        return first;
+        run_at_once(
+            handles, [&](size_t i) { open_channels(peers.at(handles[i]), results[i]); },
+            [&](size_t i, const Error &error) { forgo(results[i], error); });
+        for (const CallResult &result : results) note(result.number, result.done);
     }
 
-    Done open_channels(const std::map<int, size_t> &calls) {
-        return exception_boundary([&]() -> Done {
-            for (const auto &[peer, i] : calls) {
-                const GroupedCall &call = group_.calls_[i];
-                if (const auto made = open_channel(comm_of(call), *call.message); !made)
-                    return of_call(i + 1, call.collective, made.error());
-            }
-            return {};
-        });
+    // What became of some calls: the first of them that failed, if one has.
+    struct CallResult {
+        size_t number;
+        Done done{};
+    };
+
+    void open_channels(const std::map<int, size_t> &calls, CallResult &result) {
+        for (const auto &[peer, i] : calls) {
+            const GroupedCall &call = group_.calls_[i];
+            const Done opened = run_or_abandon(comm_of(call), call.collective, [&] {
+                return outcome(open_channel(comm_of(call), *call.message));
+            });
+            if (opened) continue;
+            result = {i, opened};
+            return;
+        }
+    }
+    // Fails the communicator for a call that this rank does not make.
+    void forgo(CallResult &result, const Error &why) {
+        const GroupedCall &call = group_.calls_[result.number];
+        result.done = comm_of(call).abandon(call.collective, why);
     }
 
     Done add_message(size_t i) {
@@ -232,7 +295,7 @@ private:
         std::pair<const qcclComm_t, CallQueue> *latest = nullptr; // calls of one follow one another
         for (size_t i = 0; i < group_.calls_.size(); i++) {
             const GroupedCall &call = group_.calls_[i];
-            if (call.message) continue;
+            if (!call.is_collective()) continue;
             if (!latest || latest->first != call.handle)
                 latest = &*queues.try_emplace(call.handle).first;
             CallQueue &queue = latest->second;
@@ -259,19 +322,18 @@ private:
             queues.size() == 1 || std::none_of(queues.begin(), queues.end(), [](const auto &each) {
                 return each.second.is_host && each.second.blocks;
             });
-        std::vector<CallQueue *> apart;
+        std::vector<qcclComm_t> apart;
         for (auto &[handle, queue] : queues)
-            if (queue.is_host && !is_alone) apart.push_back(&queue);
+            if (queue.is_host && !is_alone) apart.push_back(handle);
         for (CallBatch &batch : batches_) {
             const CallQueue &queue = queues.at(batch.handle);
             if (!batch.is_over && (is_alone || !queue.is_host)) run_here(batch, queue);
         }
-        std::vector<std::future<QueueResult>> others;
-        for (size_t i = 0; i + 1 < apart.size(); i++)
-            others.push_back(std::async(std::launch::async,
-                                        [this, queue = apart[i]] { return run_queue(*queue); }));
-        if (!apart.empty()) note(run_queue(*apart.back()));
-        for (auto &result : others) note(result.get());
+        std::vector<QueueResult> results(apart.size());
+        run_at_once(
+            apart, [&](size_t i) { results[i] = run_queue(queues.at(apart[i])); },
+            [&](size_t i, const Error &why) { results[i] = forgo(queues.at(apart[i]), why); });
+        for (const QueueResult &result : results) note(result);
     }
 
     // After an error the later batches of the communicator are left out.
@@ -288,11 +350,21 @@ private:
                 await_turn(*batch);
                 failure = run(*batch);
             }
-            const std::lock_guard lock(turns_);
-            batch->is_over = true;
-            turn_ended_.notify_all();
+            end_turn(*batch);
         }
         return failure;
+    }
+    QueueFailure forgo(const CallQueue &queue, const Error &why) {
+        const FusedCall &fused = queue.batches.front()->calls.calls().front();
+        const GroupedCall &begin = group_.calls_[fused.first()];
+        const Error error = comm_of(begin).abandon(begin.collective, why);
+        for (CallBatch *const batch : queue.batches) end_turn(*batch);
+        return {&begin, error, of_fused_calls(fused, begin.collective, error)};
+    }
+    void end_turn(CallBatch &batch) {
+        const std::lock_guard lock(turns_);
+        batch.is_over = true;
+        turn_ended_.notify_all();
     }
     // Other ranks, too, enqueue calls on a stream in the order in which the caller made them.
     // Otherwise one rank's stream could wait in one call and another rank's stream in the other.

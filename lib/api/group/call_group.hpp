@@ -9,6 +9,7 @@
 #include "api/call/message_call.hpp"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -25,8 +26,8 @@ public:
     // Check the arguments and keep the call. After an error the group makes no call.
     Done add(qcclComm_t handle, const CallArguments &given);
     Done add(qcclComm_t handle, const MessageArguments &given);
-    // Keeps a message that is not possible, so that the group is refused. Returns its error.
-    Done add_refused(qcclComm_t handle, const MessageArguments &given, const Error &error);
+    // Both halves of a qcclSendRecv.
+    Done add(qcclComm_t handle, const MessageArguments &to, const MessageArguments &from);
     // Returns the error of the first call that failed; its sentence names the call.
     Done run();
 
@@ -47,14 +48,17 @@ private:
         qcclComm_t handle;
         Collective collective;
         qcclStream_t stream;
-        ReadyCall ready{}; // of a collective
-        // Null: a collective.
+        // What the call is: one of these is set.
+        ReadyCall ready{}; // a collective's
         std::unique_ptr<const KeptMessage> message{};
+        std::function<Done()> copy{}; // within the rank
+
+        bool is_collective() const { return !message && !copy; }
     };
     class GroupRun;
 
-    // Notes the error of the latest call, if it has one, and returns it.
-    Done keep(const Done &checked);
+    // Runs the checks of the latest call. If it is wrong, the group is refused.
+    template <class Checks> Done check(Checks &&checks);
 
     std::deque<GroupedCall> calls_; // a vector would move them as it grows
     std::optional<Error> refused_;
