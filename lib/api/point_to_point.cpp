@@ -7,6 +7,8 @@
 #include "comm/boundary.hpp"
 #include "comm/streams.hpp"
 
+#include <optional>
+
 namespace qccl {
 
 namespace {
@@ -44,6 +46,29 @@ Done exchange_in_group(Comm &comm, const MessageArguments &to, const MessageArgu
     messages.let_streams_wait();
     messages.finish();
     return first;
+}
+
+bool are_apart(const RepeatedCall &sends, const RepeatedCall &receives) {
+    const Buffer send{"send", sends.send, sends.before.extents.send_bytes};
+    const Buffer recv{"recv", receives.recv, receives.before.extents.recv_bytes};
+    return check_apart(send, recv).is_ok();
+}
+
+// Returns nothing, and has done nothing, unless both messages repeat earlier ones and sending takes
+// no wait.
+std::optional<Done> exchange_again(Comm &comm, const MessageArguments &to,
+                                   const MessageArguments &from) {
+    if (!blocks(to.stream) || comm.parts().device.gpu) return std::nullopt;
+    const PairChannel *const outgoing = find_channel(comm, to);
+    const PairChannel *const incoming = find_channel(comm, from);
+    if (!outgoing || !incoming || outgoing->comm->parts().policy.hosts != 1) return std::nullopt;
+    const auto sends = find_repeated(*outgoing->comm, arguments_of(*outgoing, to));
+    const auto receives = find_repeated(*incoming->comm, arguments_of(*incoming, from));
+    if (!sends || !receives || !are_apart(*sends, *receives) || !sends->can_run_at_once())
+        return std::nullopt;
+    const Done sent = exception_boundary([&] { return sends->run(); });
+    if (!sent) return settle_message(comm, to, sent);
+    return settle_message(comm, from, exception_boundary([&] { return receives->run(); }));
 }
 
 Done exchange(Comm &comm, const MessageArguments &to, const MessageArguments &from) {
@@ -125,6 +150,7 @@ qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, int dest, v
         return guarded([&] { return group->add(comm, to, from); });
     return inside(comm, [&](Comm &entered) -> Done {
         return exception_boundary([&]() -> Done {
+            if (const auto done = exchange_again(entered, to, from)) return *done;
             QCCL_TRY(const auto copy_within, check_both(entered, to, from));
             return copy_within ? copy_within() : exchange(entered, to, from);
         });

@@ -156,20 +156,32 @@ public:
         const CachedCall &entry = entries_[place(call_key)];
         return entry.call_key == call_key ? &entry : nullptr;
     }
+    // The same for a call without a config.
+    const CachedCall *find_plain(int32_t collective, int32_t type, int32_t op, int32_t root,
+                                 uint64_t count) const {
+        const CachedCall &entry = entries_[place(mixed(collective, count))];
+        const CallKey &key = entry.call_key;
+        const bool is_same = key.count == count && key.collective == collective &&
+                             key.type == type && key.op == op && key.root == root && !key.config;
+        return is_same ? &entry : nullptr;
+    }
     void remember(const CachedCall &call) { entries_[place(call.call_key)] = call; }
 
 private:
     static constexpr unsigned bits = 4; // a user's program repeats a few shapes
 
-    static size_t place(const CallKey &call_key) {
-        const auto small = static_cast<uint64_t>(static_cast<uint32_t>(call_key.collective));
-        uint64_t mixed = call_key.count ^ small << 60;
-        if (const auto &config = call_key.config)
-            mixed ^= reinterpret_cast<uintptr_t>(config->codec) ^ config->algorithm[0];
-        // The factor, 2^64 / golden ratio, spreads counts that are multiples of a power of 2, and
-        // handles whose numbers differ in the middle bits.
-        return mixed * 0x9E3779B97F4A7C15 >> (64 - bits);
+    static uint64_t mixed(int32_t collective, uint64_t count) {
+        return count ^ static_cast<uint64_t>(static_cast<uint32_t>(collective)) << 60;
     }
+    static size_t place(const CallKey &call_key) {
+        uint64_t value = mixed(call_key.collective, call_key.count);
+        if (const auto &config = call_key.config)
+            value ^= reinterpret_cast<uintptr_t>(config->codec) ^ config->algorithm[0];
+        return place(value);
+    }
+    // The factor, 2^64 / golden ratio, spreads counts that are multiples of a power of 2, and
+    // handles whose numbers differ in the middle bits.
+    static size_t place(uint64_t value) { return value * 0x9E3779B97F4A7C15 >> (64 - bits); }
 
     std::array<CachedCall, size_t{1} << bits> entries_;
 };

@@ -138,6 +138,22 @@ Done Comm::run(const ProgramRef &program, const Request &request) {
     return run_now(call, is_first, [&] { return execute(*program, call); });
 }
 
+Done Comm::run_plain(const ProgramRef &program, const void *send, void *recv, uint64_t noise_seed) {
+    if (!is_free_on_host() || errors_.has_failed()) [[unlikely]]
+        return run(
+            program,
+            {.send = send, .recv = recv, .timeout = parts_.timeout, .noise_seed = noise_seed});
+    const Call call{.send = send,
+                    .recv = recv,
+                    .number = sequencer_.issue(),
+                    .fused_before = fused_away_,
+                    .noise_seed = noise_seed,
+                    .timeout = parts_.timeout};
+    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
+    sequencer_.skip_to(call.number);
+    return execute(*program, call);
+}
+
 Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
     if (!stream.host && !stream.gpu) return run(program, request);
     QCCL_TRY(check_can_call());

@@ -221,6 +221,8 @@ public:
     Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
     // The same for a call that the calling thread makes.
     Done run(const ProgramRef &program, const Request &request);
+    // The same for a Request that says no more than this.
+    Done run_plain(const ProgramRef &program, const void *send, void *recv, uint64_t noise_seed);
     // The same for a call on copies in memory of the host. They are made in the call's turn: the
     // calls before it have ended then, and no later one has begun.
     Done run_on_copies(const ProgramRef &program, const Request &request, const CallStream &stream,
@@ -296,6 +298,7 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
+    bool has_failed() const { return errors_.has_failed() || parts_.transport->has_failed(); }
     // Whether this rank's caller has been told of the failure.
     bool is_failure_known() const { return errors_.is_told(); }
     void note_told() { errors_.note_told(); }

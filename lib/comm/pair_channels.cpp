@@ -46,18 +46,12 @@ Error PairChannels::in_own_ranks(uint32_t peer, const Error &of_channel) const {
     return error;
 }
 
-const PairChannel *PairChannels::find(uint32_t peer, bool sends) const {
-    const auto found = pairs_.find(peer);
-    if (found == pairs_.end()) return nullptr;
-    const bool goes_up = (comm_.rank() < peer) == sends;
-    return goes_up ? &found->second.up : &found->second.down;
-}
-
 Result<const PairChannel *> PairChannels::open(uint32_t peer, bool sends, Timeout timeout) {
     if (!pairs_.contains(peer)) {
         QCCL_TRY(ChannelPair pair, create(peer, timeout));
+        by_peer_.resize(comm_.size());
         const std::lock_guard lock(mutex_);
-        pairs_.emplace(peer, std::move(pair));
+        by_peer_[peer] = &pairs_.emplace(peer, std::move(pair)).first->second;
     }
     return find(peer, sends);
 }

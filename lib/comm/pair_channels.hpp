@@ -39,7 +39,11 @@ public:
 
     // Returns the channel on which this rank sends to another one, or receives from it; null: there
     // are none. A channel lives as long as this object.
-    const PairChannel *find(uint32_t peer, bool sends) const;
+    const PairChannel *find(uint32_t peer, bool sends) const {
+        const ChannelPair *const pair = peer < by_peer_.size() ? by_peer_[peer] : nullptr;
+        if (!pair) return nullptr;
+        return (comm_.rank() < peer) == sends ? &pair->up : &pair->down;
+    }
     // Makes the channels if there are none. Blocks until the peer makes them, too; `timeout` limits
     // this wait (0: no limit).
     Result<const PairChannel *> open(uint32_t peer, bool sends, Timeout timeout);
@@ -88,8 +92,9 @@ private:
     template <class Visitor> Done each(Visitor visit) const;
 
     Comm &comm_;
-    mutable std::mutex mutex_;              // protects the map, not the channels
-    std::map<uint32_t, ChannelPair> pairs_; // by peer
+    mutable std::mutex mutex_;                 // protects the map, not the channels
+    std::map<uint32_t, ChannelPair> pairs_;    // by peer
+    std::vector<const ChannelPair *> by_peer_; // for the thread inside; null: none; empty: no pairs
 };
 
 } // namespace qccl

@@ -11,23 +11,6 @@ namespace qccl {
 
 // ---- Latest calls
 
-void CallHistory::begin(const CallShape &shape, const CallNumbers &numbers) {
-    const CallNumbers own{numbers.call, numbers.tag, numbers.captured, hash_};
-    hash_ = shape.hash(own);
-    current_ = shape.descriptor();
-    current_.set(own);
-}
-
-void CallHistory::publish() {
-    write(peer_table_.mine().call(current_.call), current_, hash_);
-    peer_table_.mine().status().begun.store(current_.call, std::memory_order_release);
-}
-
-void CallHistory::end() {
-    ended_.latest = current_.call;
-    ended_.hashes[current_.call % EndedCalls::kept] = hash_;
-}
-
 std::optional<uint64_t> EndedCalls::difference(const EndedCalls &a, const EndedCalls &b) {
     const auto differs = [&](uint64_t call) {
         return a.has(call) && b.has(call) && a.hash(call) != b.hash(call);
@@ -41,21 +24,7 @@ std::optional<uint64_t> EndedCalls::difference(const EndedCalls &a, const EndedC
 void CallHistory::record(uint32_t rank, const CallDescriptor &call) {
     PublishedCall &slot = peer_table_.segments[rank].call(call.call);
     if (slot.call.load(std::memory_order_relaxed) >= call.call) return;
-    write(slot, call, call.hash());
-}
-
-void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash) {
-    // The words are stored with release order, so a reader that acquires a new word sees this 0,
-    // too.
-    slot.call.store(0, std::memory_order_relaxed);
-    const auto words = std::bit_cast<PublishedCall::Words>(call);
-    // Without a loop, because this runs in every call.
-    const auto store = [&]<size_t... i>(std::index_sequence<i...>) {
-        (slot.words[i].store(words[i], std::memory_order_release), ...);
-    };
-    store(std::make_index_sequence<std::tuple_size_v<PublishedCall::Words>>());
-    slot.hash.store(hash, std::memory_order_release);
-    slot.call.store(call.call, std::memory_order_release);
+    write(slot, call, call.hash(), all_words);
 }
 
 std::optional<CallDescriptor> CallHistory::find(uint32_t rank, uint64_t call) const {

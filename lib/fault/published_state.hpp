@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <tuple>
+#include <utility>
 
 namespace qccl {
 
@@ -61,6 +63,8 @@ public:
 
     // Returns the descriptor of this rank's latest call; its number is 0 before the first.
     const CallDescriptor &current() const { return current_; }
+    // Returns the fingerprint of its shape.
+    uint64_t shape() const { return shape_; }
     // Returns the hash of the current call and of all calls before it.
     uint64_t hash() const { return hash_; }
     const EndedCalls &ended() const { return ended_; }
@@ -92,13 +96,67 @@ private:
         CallDescriptor ours, theirs;
     };
     std::optional<Pair> find_difference(uint64_t call) const;
-    static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash);
+    static constexpr auto all_words =
+        std::make_index_sequence<std::tuple_size_v<PublishedCall::Words>>();
+    // The words in which calls of one shape differ.
+    static constexpr auto numbers_in_words =
+        std::index_sequence<offsetof(CallDescriptor, call) / sizeof(uint64_t),
+                            offsetof(CallDescriptor, tag) / sizeof(uint64_t),
+                            offsetof(CallDescriptor, captured) / sizeof(uint64_t),
+                            offsetof(CallDescriptor, earlier) / sizeof(uint64_t)>();
+    // Stores these words of the call.
+    template <size_t... words>
+    static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash,
+                      std::index_sequence<words...>);
 
     const PeerTable &peer_table_;
     CallDescriptor current_;
     uint64_t hash_ = 0;
+    uint64_t shape_ = 0; // fingerprint of the current call's shape
+    // Those of the calls in this rank's slots.
+    std::array<uint64_t, calls_kept> published_shapes_{};
     EndedCalls ended_;
 };
+
+// These run in every call.
+
+inline void CallHistory::begin(const CallShape &shape, const CallNumbers &numbers) {
+    const CallNumbers own{numbers.call, numbers.tag, numbers.captured, hash_};
+    hash_ = shape.hash(own);
+    if (shape_ != shape.fingerprint()) {
+        shape_ = shape.fingerprint();
+        current_ = shape.descriptor();
+    }
+    current_.set(own);
+}
+
+inline void CallHistory::publish() {
+    PublishedCall &slot = peer_table_.mine().call(current_.call);
+    uint64_t &published = published_shapes_[current_.call % calls_kept];
+    if (published == shape_) {
+        write(slot, current_, hash_, numbers_in_words);
+    } else {
+        write(slot, current_, hash_, all_words);
+        published = shape_;
+    }
+    peer_table_.mine().status().begun.store(current_.call, std::memory_order_release);
+}
+
+inline void CallHistory::end() {
+    ended_.latest = current_.call;
+    ended_.hashes[current_.call % EndedCalls::kept] = hash_;
+}
+
+template <size_t... words>
+void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash,
+                        std::index_sequence<words...>) {
+    // The words are stored with release order, so a reader that acquires a new word sees this 0,
+    // too.
+    slot.call.store(0, std::memory_order_relaxed);
+    (slot.words[words].store(call.word_at(words), std::memory_order_release), ...);
+    slot.hash.store(hash, std::memory_order_release);
+    slot.call.store(call.call, std::memory_order_release);
+}
 
 // ---- The failure
 

@@ -78,14 +78,6 @@ bool has_counts_hash(Collective collective) {
 
 } // namespace
 
-// Returns word `i`. A compiler that copied all words at once would use vectors.
-static uint64_t word_of(const CallDescriptor &call, size_t i) {
-    uint64_t value;
-    std::memcpy(&value, reinterpret_cast<const std::byte *>(&call) + i * sizeof value,
-                sizeof value);
-    return value;
-}
-
 static uint64_t fold_pair(size_t i, uint64_t first, uint64_t second) {
     return fold(first ^ secrets[i], second ^ secrets[i + 1]);
 }
@@ -94,7 +86,7 @@ static uint64_t fold_pair(size_t i, uint64_t first, uint64_t second) {
 static uint64_t digest_of(const CallDescriptor &call) {
     uint64_t mixed = 0;
     for (size_t i = 6; i < secrets.size(); i += 2)
-        mixed ^= fold_pair(i, word_of(call, i), word_of(call, i + 1));
+        mixed ^= fold_pair(i, call.word_at(i), call.word_at(i + 1));
     return mixed;
 }
 
@@ -103,7 +95,7 @@ static uint64_t digest_of(const CallDescriptor &call) {
 static uint64_t hash_with(const CallNumbers &numbers, const CallDescriptor &call, uint64_t digest) {
     const uint64_t mixed = fold_pair(0, numbers.call, call.count) ^
                            fold_pair(2, 0, numbers.captured) ^
-                           fold_pair(4, numbers.earlier, word_of(call, 5)) ^ digest;
+                           fold_pair(4, numbers.earlier, call.word_at(5)) ^ digest;
     return fold(mixed ^ secrets[0], secrets[1]);
 }
 

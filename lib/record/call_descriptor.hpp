@@ -6,7 +6,9 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 namespace qccl {
@@ -54,6 +56,14 @@ struct CallDescriptor {
         earlier = numbers.earlier;
     }
 
+    // Returns word `i`. Who copies all words at once copies in longer pieces, and the processor
+    // waits until numbers that were stored a moment ago have left for the cache.
+    uint64_t word_at(size_t i) const {
+        uint64_t value;
+        std::memcpy(&value, reinterpret_cast<const std::byte *>(this) + i * sizeof value,
+                    sizeof value);
+        return value;
+    }
     uint64_t hash() const; // of everything that must agree
     // Returns the first field in which `theirs` (of rank `rank`) differs from this descriptor (of
     // rank `reference`), as a mismatch whose sentence has both values. The last difference checked

@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace qccl {
@@ -83,14 +84,17 @@ public:
     // `base` is this rank's part of the file, which is all zeros there; `calls`, a power of two, is
     // the number of calls that it holds.
     Recorder(std::shared_ptr<RecordFile> file, std::byte *base, uint32_t calls)
-        : file_(std::move(file)), base_(base), last_slot_(calls - 1) {}
+        : file_(std::move(file)), base_(base), last_slot_(calls - 1), shapes_(calls) {}
 
-    void began(const CallDescriptor &call, uint64_t hash) {
+    // `shape`: the fingerprint of the call's shape. The recorder writes only the numbers of a call
+    // where the slot has a call of that shape.
+    void began(const CallDescriptor &call, uint64_t hash, uint64_t shape) {
         if (!base_) return;
         auto *const slots = reinterpret_cast<RecordedCall *>(base_ + RecordShape::calls_offset);
         RecordedCall &slot = slots[call.call & last_slot_];
         slot.check = RecordedCall::check_of(call, hash);
-        slot.call = call;
+        if (std::exchange(shapes_[call.call & last_slot_], shape) != shape) slot.call = call;
+        slot.call.set(call.numbers());
         set(state().begun, call.call);
     }
     void ended(uint64_t call) {
@@ -120,6 +124,7 @@ private:
     std::shared_ptr<RecordFile> file_;
     std::byte *base_ = nullptr;
     uint64_t last_slot_ = 0;
+    std::vector<uint64_t> shapes_; // of the calls in the slots
 };
 
 // The file for the records of `ranks` ranks of one process, each with a list of `listed` processes.

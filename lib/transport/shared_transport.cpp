@@ -20,6 +20,13 @@ static void fetch_behind(const EagerHeader &head, size_t bytes) {
     for (size_t at = cache_line; at < bytes; at += cache_line) __builtin_prefetch(line + at);
 }
 
+// Does what Segment::eager_data does, for a caller that has the header.
+static std::byte *data_behind(const Segment &segment, EagerHeader &head, uint64_t exchange,
+                              size_t bytes) {
+    return bytes <= most_short_eager_bytes ? reinterpret_cast<std::byte *>(&head + 1)
+                                           : segment.eager_data(exchange, bytes);
+}
+
 std::function<size_t()> free_memory_of(const TransportOptions &options) {
     return options.free_memory ? options.free_memory : free_memory_bytes;
 }
@@ -330,11 +337,15 @@ Done SharedTransport::check_hash(const EagerHeader &head) {
 }
 
 void SharedTransport::publish(size_t bytes) {
+    publish(peer_table_.mine().eager_header(exchange_ + 1), bytes);
+}
+
+// `head`: of this rank's next exchange.
+void SharedTransport::publish(EagerHeader &head, size_t bytes) {
     exchange_++;
     // The processor prefetches longer slots by itself.
     constexpr size_t longest_fetched = 512;
     fetched_bytes_ = bytes <= longest_fetched ? sizeof(EagerHeader) + bytes : 0;
-    EagerHeader &head = peer_table_.mine().eager_header(exchange_);
     exchange_call_ = head.call = history_.current().call;
     exchange_hash_ = head.hash = history_.hash();
     head.bytes = bytes;
@@ -372,6 +383,55 @@ Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
     QCCL_TRY(check_hash(head));
     peers_[peer].seen = exchange_;
     return std::span<const std::byte>(segment.eager_data(exchange_, head.bytes), head.bytes);
+}
+
+Done Transport::exchange(EagerExchange &call) {
+    QCCL_TRY(begin(call.shape, call.numbers, call.timeout, Publishes::after_eager_slot));
+    QCCL_TRY(std::byte *const own, eager_slot(call.bytes));
+    call.write(own);
+    publish(call.bytes);
+    call.published();
+    for (size_t number = 0; number < call.ranks.size(); number++) {
+        std::span<const std::byte> slot{own, call.bytes};
+        if (const uint32_t peer = call.ranks[number]; peer != rank()) {
+            QCCL_TRY(slot, await_eager(peer));
+        }
+        QCCL_TRY(call.read(number, slot));
+    }
+    return end();
+}
+
+// The same steps as those of Transport::exchange, without those that have nothing to do.
+Done SharedTransport::exchange(EagerExchange &call) {
+    if (!is_plain(call)) [[unlikely]]
+        return Transport::exchange(call);
+    detector_.limit(call.timeout);
+    history_.begin(call.shape, call.numbers);
+    is_call_published_ = false;
+    const Segment &mine = peer_table_.mine();
+    EagerHeader &own = mine.eager_header(exchange_ + 1);
+    std::byte *const data = data_behind(mine, own, exchange_ + 1, call.bytes);
+    call.write(data);
+    publish(own, call.bytes);
+    call.published();
+    for (size_t number = 0; number < call.ranks.size(); number++) {
+        const uint32_t peer = call.ranks[number];
+        if (peer == peer_table_.rank) {
+            QCCL_TRY(call.read(number, {data, call.bytes}));
+            continue;
+        }
+        const Segment &segment = peer_table_.segments[peer];
+        EagerHeader &head = segment.eager_header(exchange_);
+        fetch_behind(head, fetched_bytes_);
+        if (head.stamp.load(std::memory_order_acquire) != exchange_ ||
+            head.hash != exchange_hash_) {
+            QCCL_TRY(outcome(await_eager(peer)));
+        }
+        peers_[peer].seen = exchange_;
+        const size_t bytes = head.bytes;
+        QCCL_TRY(call.read(number, {data_behind(segment, head, exchange_, bytes), bytes}));
+    }
+    return end();
 }
 
 Done SharedTransport::wait(const Wait &what) {
@@ -460,7 +520,7 @@ void SharedTransport::publish_call() {
     if (is_call_published_) return;
     is_call_published_ = true;
     history_.publish();
-    recorder_.began(history_.current(), history_.hash());
+    recorder_.began(history_.current(), history_.hash(), history_.shape());
 }
 
 // Ranks that wait for this one look again.

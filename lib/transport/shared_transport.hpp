@@ -73,6 +73,7 @@ public:
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override;
     bool is_eager_slot_free(size_t bytes) const override;
     bool has_next_eager(uint32_t peer) const override { return has_published(peer, exchange_ + 1); }
+    Done exchange(EagerExchange &call) override;
 
     Done wait(const Wait &what) override;
     void progress() override {
@@ -82,6 +83,7 @@ public:
 
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;
+    bool has_failed() const override { return shared_error_.is_set(); }
     void ignore_failure() override;
     bool claim_log() override { return shared_error_.claim_log(); }
     SurvivorExchange &survivor_exchange() override { return survivors_; }
@@ -114,6 +116,14 @@ private:
     Error mismatch_of_shrink(uint64_t call);
     void broadcast_error(const Error &error);
     void drop_unexpected();
+    // Whether `begin`, `eager_slot` and `end` have nothing to do besides this call's own.
+    bool is_plain(const EagerExchange &call) const {
+        return !remote_ && unexpected_count_ == 0 && !has_overflow_ &&
+               call.numbers.call < together_ + calls_kept &&
+               exchange_before(exchange_ + 1, call.bytes) <= seen_of_all_ &&
+               !shared_error_.is_set();
+    }
+    void publish(EagerHeader &head, size_t bytes);
     Done await_published(uint64_t exchange);
     Done await_published(uint64_t exchange, uint32_t peer);
     Done check_hash(const EagerHeader &head);

@@ -60,6 +60,31 @@ struct TransportTraits {
     size_t eager_slot_bytes = 0;
 };
 
+// A whole call of one exchange over eager slots; see Transport::exchange.
+class EagerExchange {
+public:
+    // For Transport::begin.
+    const CallShape &shape;
+    const CallNumbers numbers;
+    const std::chrono::nanoseconds timeout;
+    const size_t bytes;                    // that this rank publishes
+    const std::span<const uint32_t> ranks; // whose slots it reads, in this order
+
+    // Writes this rank's values into its slot.
+    virtual void write(std::byte *slot) = 0;
+    // The slot is published.
+    virtual void published() = 0;
+    // Called for each of `ranks`, the first one with number 0, when its slot has come. An error
+    // ends the call.
+    virtual Done read(size_t number, std::span<const std::byte> slot) = 0;
+
+protected:
+    EagerExchange(const CallShape &called, const CallNumbers &own, std::chrono::nanoseconds limit,
+                  size_t published, std::span<const uint32_t> read)
+        : shape(called), numbers(own), timeout(limit), bytes(published), ranks(read) {}
+    ~EagerExchange() = default;
+};
+
 // One rank's end of one communicator. Not thread-safe, except `fail`, `failure` and `network_time`.
 class Transport {
 public:
@@ -172,6 +197,9 @@ public:
     // this rank's next `publish`. False for peers on other hosts. Between calls.
     virtual bool is_eager_slot_free(size_t bytes) const = 0;
     virtual bool has_next_eager(uint32_t peer) const = 0;
+    // Makes a whole call of one exchange, as the functions above do, from `begin` to `end`. A small
+    // call feels it if every step is a function and returns a result.
+    virtual Done exchange(EagerExchange &call);
 
     // Waits until something may have changed: spins, yields, then sleeps. The caller first checks
     // everything that it waits for, and finds nothing. `what` names a rank that the caller waits
@@ -194,6 +222,7 @@ public:
     virtual void fail(const Error &error) = 0;
     // Returns the communicator's failure, if there is one. Any thread, any time.
     virtual std::optional<Error> failure() const = 0;
+    virtual bool has_failed() const = 0;
     // The caller knows of the failure and makes another call nevertheless. Ranks that shrink the
     // communicator then wait for this rank no longer than peer_timeout, because it seems not to
     // take part.

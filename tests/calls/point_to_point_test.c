@@ -207,12 +207,9 @@ static void refused(qcclResult_t result, const char *part)
     assert_says(qcclGetLastError(NULL), part);
 }
 
-static void wrong_arguments_are_refused(void **state)
+static void refuse_all(qcclComm_t comm)
 {
-    world_t world = make_world(2);
-    qcclComm_t comm = world.comms[0];
     float data[8] = {0};
-    (void)state;
     refused(qcclSend(data, 8, qcclFloat32, 0, comm, NULL), "peer is 0, this rank itself");
     refused(qcclSend(data, 8, qcclFloat32, 2, comm, NULL), "peer is 2, but the ranks are 0 to 1");
     refused(qcclRecv(data, 8, qcclFloat32, -1, comm, NULL), "peer is -1");
@@ -221,11 +218,43 @@ static void wrong_arguments_are_refused(void **state)
     refused(qcclRecv(NULL, 8, qcclFloat32, 1, comm, NULL), "recv is NULL");
     refused(qcclRecv(data, SIZE_MAX / 2, qcclFloat32, 1, comm, NULL), "count is");
     refused(qcclSendRecv(data, 4, 1, data + 2, 4, 1, qcclFloat32, comm, NULL), "overlap");
+    refused(qcclSendRecv(NULL, 4, 1, data, 4, 1, qcclFloat32, comm, NULL), "send is NULL");
     refused(qcclSendRecv(data, 4, 0, data + 4, 4, 1, qcclFloat32, comm, NULL),
             "dest is 0 and source is 1");
     refused(qcclSendRecv(data, 4, 0, data + 4, 3, 0, qcclFloat32, comm, NULL),
             "recv_count is not send_count");
     refused(qcclSendRecv(data, 4, 1, data + 4, 4, 3, qcclFloat32, comm, NULL), "source is 3");
+}
+
+/* Makes the calls that refuse_all makes wrongly, so that wrong ones seem to repeat them. */
+static qcclResult_t make_them_rightly(int rank, qcclComm_t comm, void *context)
+{
+    float sent[8] = {(float)rank, 1, 2, 3}, received[8];
+    const int peer = 1 - rank;
+    int i;
+    (void)context;
+    for (i = 0; i < 4; i++) {
+        qcclResult_t result =
+            qcclSendRecv(sent, 4, peer, received, 4, peer, qcclFloat32, comm, NULL);
+        if (result == qcclSuccess && (received[0] != (float)peer || received[3] != 3))
+            return qcclInternalError;
+        if (result == qcclSuccess)
+            result = (i + rank) % 2 ? qcclSend(sent, 8, qcclFloat32, peer, comm, NULL)
+                                    : qcclRecv(received, 8, qcclFloat32, peer, comm, NULL);
+        if (result != qcclSuccess) return result;
+    }
+    return qcclSuccess;
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    world_t world = make_world(2);
+    outcome_t outcome;
+    (void)state;
+    refuse_all(world.comms[0]);
+    outcome = on_every_rank(&world, make_them_rightly, NULL);
+    assert_all_succeed(&outcome, 2);
+    refuse_all(world.comms[0]);
     assert_works(&world);
     end_world(&world);
 }

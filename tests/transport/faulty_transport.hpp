@@ -113,6 +113,7 @@ public:
     void progress() override { inner_->progress(); }
     void wait_done() override { inner_->wait_done(); }
     void fail(const Error &error) override { inner_->fail(error); }
+    bool has_failed() const override { return inner_->has_failed(); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     SurvivorExchange &survivor_exchange() override { return inner_->survivor_exchange(); }
     void ignore_failure() override { inner_->ignore_failure(); }

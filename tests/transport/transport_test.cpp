@@ -106,6 +106,77 @@ template <Kind kind> void lines_carry_every_exchange() {
     });
 }
 
+// A call of one exchange: publishes a pattern, and checks those of the ranks that it reads.
+class PatternExchange final : public EagerExchange {
+public:
+    PatternExchange(const CallShape &of, const CallNumbers &own, uint32_t rank,
+                    std::span<const uint32_t> read)
+        : EagerExchange(of, own, 30s, line_size(rank, own.call), read), rank_(rank) {}
+
+    void write(std::byte *slot) override {
+        CHECK_EQ(steps_++, 0U);
+        write_pattern(slot, bytes, numbers.call * 16 + rank_);
+    }
+    void published() override { CHECK_EQ(steps_++, 1U); }
+    Done read(size_t number, std::span<const std::byte> slot) override {
+        CHECK_EQ(steps_++, 2 + number);
+        CHECK_EQ(slot.size(), line_size(ranks[number], numbers.call));
+        CHECK(holds_pattern(slot.data(), slot.size(), numbers.call * 16 + ranks[number]));
+        return {};
+    }
+    size_t steps() const { return steps_; }
+
+private:
+    const uint32_t rank_;
+    size_t steps_ = 0;
+};
+
+// Ranks that make calls by `exchange` and ranks that make them step by step get along, and agree on
+// the calls.
+template <Kind kind> void an_exchange_is_its_steps() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::minstd_rand random(rank.rank + 1);
+        const CallShape shapes[] = {CallDescriptor{.count = 1}, CallDescriptor{.count = 2}};
+        for (uint64_t call = 1; call <= 600; call++) {
+            std::vector<uint32_t> read;
+            for (uint32_t peer = 0; peer < rank.size; peer++)
+                if (random() % 4 != 0) read.push_back(peer);
+            std::shuffle(read.begin(), read.end(), random);
+            PatternExchange exchange(shapes[call / 5 % 2], {.call = call}, rank.rank, read);
+            dawdle(random);
+            const bool takes_steps = (call / 50 + rank.rank) % 3 == 0;
+            CHECK_OK(takes_steps ? transport->Transport::exchange(exchange)
+                                 : transport->exchange(exchange));
+            CHECK_EQ(exchange.steps(), 2 + read.size());
+        }
+        CHECK_OK(transport->confirm_calls(30s));
+        const uint64_t hash = transport->calls_hash();
+        std::vector<uint64_t> hashes(rank.size);
+        CHECK_OK(rank.meeting.all_gather(rank.rank, &hash, hashes.data(), sizeof hash));
+        for (const uint64_t other : hashes) CHECK_EQ(other, hash);
+    });
+}
+
+// Ranks whose calls differ find that out in the exchange.
+template <Kind kind> void an_exchange_of_another_call_is_a_mismatch() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const CallShape same(CallDescriptor{.count = 1});
+        const CallShape other(CallDescriptor{.count = uint64_t{rank.rank} + 2});
+        const uint32_t peer = 1 - rank.rank;
+        for (uint64_t call = 1; call <= 10; call++) {
+            PatternExchange exchange(same, {.call = call}, rank.rank, {&peer, 1});
+            CHECK_OK(transport->exchange(exchange));
+        }
+        PatternExchange exchange(other, {.call = 11}, rank.rank, {&peer, 1});
+        const Done done = transport->exchange(exchange);
+        CHECK(!done);
+        CHECK(done.error().code == Code::mismatch);
+        CHECK(std::strstr(done.error().text, "call 11") != nullptr);
+    });
+}
+
 // Short slots let a rank be exchanges ahead of a peer that has published nothing; long ones do not.
 template <Kind kind> void a_rank_may_be_short_exchanges_ahead() {
     constexpr size_t short_bytes = 8, long_bytes = most_short_eager_bytes + 1;
@@ -414,6 +485,8 @@ template <Kind kind> void one_rank_alone_works() {
 int main() {
     const CMUnitTest tests[] = {
         ON_ALL(lines_carry_every_exchange),
+        ON_ALL(an_exchange_is_its_steps),
+        ON_BOTH(an_exchange_of_another_call_is_a_mismatch),
         ON_BOTH(a_rank_may_be_short_exchanges_ahead),
         ON_ALL(all_pairs_get_their_messages),
         ON_BOTH(chains_forward_by_reference),

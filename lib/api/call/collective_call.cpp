@@ -410,8 +410,32 @@ static Done run_on_stream(Comm &comm, const CallArguments &given) {
     });
 }
 
+// What check_buffers finds to be right most of the time.
+static bool are_buffers_right(const CallArguments &given, const BufferExtents &extents) {
+    const auto send = reinterpret_cast<uintptr_t>(given.send);
+    const auto recv = reinterpret_cast<uintptr_t>(given.recv);
+    if ((send == 0 && extents.send_bytes != 0) || (recv == 0 && extents.recv_bytes != 0))
+        return false;
+    return is_in_place(given, extents) || extents.send_bytes == 0 || extents.recv_bytes == 0 ||
+           (send <= recv ? recv - send >= extents.send_bytes : send - recv >= extents.recv_bytes);
+}
+
+std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given) {
+    if (given.config || given.parts || has_made_number(given.op)) return std::nullopt;
+    const CachedCall *const before = comm.memo().find_plain(
+        static_cast<int32_t>(given.collective), given.type, given.op, given.root, given.count);
+    if (!before || !are_buffers_right(given, before->extents)) return std::nullopt;
+    return RepeatedCall{comm, *before, given.send, given.recv};
+}
+
+Done RepeatedCall::run() const {
+    return comm.run_plain(before.program, send, recv, before.key.codec.seed);
+}
+
 Done run_call(Comm &comm, const CallArguments &given) {
     if (given.stream || comm.parts().device.gpu) return run_on_stream(comm, given);
+    if (const auto repeated = find_repeated(comm, given)) [[likely]]
+        return repeated->run();
     return find_and_run(comm, given, [&](const ProgramRef &program, const Request &request) {
         return comm.run(program, request);
     });

@@ -10,6 +10,7 @@
 #include "base/types.hpp"
 #include "comm/comm.hpp"
 
+#include <optional>
 #include <utility>
 
 #include <qccl/qccl.h>
@@ -46,6 +47,20 @@ Done check_place(const Comm &comm, const Buffer &buffer);
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given);
 // The same for a call that may repeat an earlier one, whose program it then has.
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given);
+// A call without a config that repeats an earlier one, so that nothing is left to check. Small
+// calls feel what other ways cost.
+struct RepeatedCall {
+    Comm &comm;
+    const CachedCall &before;
+    const void *send;
+    void *recv;
+
+    Done run() const;
+    bool can_run_at_once() const { return comm.can_run_at_once(*before.program); }
+};
+// Returns nothing if the call is none, or not known to be one. `given` names no stream, and the
+// communicator has no GPU.
+std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given);
 // Runs the call, or enqueues it. Calls that repeat an earlier one skip the checks of all arguments
 // but the buffers and the stream.
 Done run_call(Comm &comm, const CallArguments &given);

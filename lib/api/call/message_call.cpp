@@ -104,7 +104,7 @@ static Result<std::chrono::nanoseconds> patience_of(const Comm &comm,
 }
 
 Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &given) {
-    if (const auto failure = comm.failure()) return comm.abandon(Collective::send, failure->error);
+    if (comm.has_failed()) return comm.abandon(Collective::send, comm.failure()->error);
     const auto peer = static_cast<uint32_t>(given.peer);
     if (const PairChannel *const channel = comm.pairs().find(peer, given.sends)) return channel;
     QCCL_TRY(const auto timeout, patience_of(comm, given));
@@ -125,8 +125,8 @@ static void await_failure(const Comm &comm) {
         std::this_thread::sleep_for(microseconds(200));
 }
 
-Done settle_message(Comm &comm, const MessageArguments &given, const Done &done) {
-    if (done || is_refusal(done.error())) return done;
+Done settle_failed_message(Comm &comm, const MessageArguments &given, const Done &done) {
+    if (is_refusal(done.error())) return done;
     if (done.error().code == Code::revoked) await_failure(comm);
     return comm.abandon(Collective::send,
                         comm.pairs().in_own_ranks(static_cast<uint32_t>(given.peer), done.error()));
@@ -145,22 +145,26 @@ static Done enqueue_message(Comm &comm, const PairChannel &channel, const Messag
     return channel.comm->run(ready.program, ready.request, stream);
 }
 
-// What can be wrong with the message besides its peer, the call on the channel finds, too.
-static Done check_before_channel(Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_other(comm, given));
-    if (comm.pairs().find(static_cast<uint32_t>(given.peer), given.sends)) return {};
-    return outcome(check_message(comm, given));
+const PairChannel *find_channel(Comm &comm, const MessageArguments &given) {
+    const auto peer = static_cast<uint32_t>(given.peer);
+    if (peer == comm.rank() || comm.has_failed()) return nullptr;
+    return comm.pairs().find(peer, given.sends);
 }
 
 Done move_message(Comm &comm, const MessageArguments &given) {
-    QCCL_TRY(check_before_channel(comm, given));
-    QCCL_TRY(const PairChannel *const channel, open_channel(comm, given));
+    // What can be wrong with the message besides its peer, the call on the channel finds, too.
+    const PairChannel *channel = find_channel(comm, given);
+    if (!channel) [[unlikely]] {
+        QCCL_TRY(check_other(comm, given));
+        QCCL_TRY(outcome(check_message(comm, given)));
+        QCCL_TRY(channel, open_channel(comm, given));
+    }
     const bool is_enqueued = !blocks(given.stream) && !comm.parts().device.gpu;
-    return settle_message(comm, given, exception_boundary([&] {
-                              return is_enqueued
-                                         ? enqueue_message(comm, *channel, given)
-                                         : run_call(*channel->comm, arguments_of(*channel, given));
-                          }));
+    const Done done = exception_boundary([&] {
+        return is_enqueued ? enqueue_message(comm, *channel, given)
+                           : run_call(*channel->comm, arguments_of(*channel, given));
+    });
+    return settle_message(comm, given, done);
 }
 
 } // namespace qccl

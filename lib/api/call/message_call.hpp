@@ -38,14 +38,21 @@ Done check_message_of_group(const Comm &comm, const MessageArguments &given);
 Result<std::function<Done()>> check_both(const Comm &comm, const MessageArguments &to,
                                          const MessageArguments &from);
 
-// Returns the channel of the message. An error that is no refusal has failed the communicator.
+// Returns the channel of the message. Null: there is none yet, the message is wrong, or the
+// communicator has failed.
+const PairChannel *find_channel(Comm &comm, const MessageArguments &given);
+// Returns the channel of the message, and makes it if there is none. An error that is no refusal
+// has failed the communicator.
 Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &given);
 // The message as a call of its channel.
 CallArguments arguments_of(const PairChannel &channel, const MessageArguments &given);
 // Returns what became of the message. An error of the channel that is no refusal fails the
 // communicator, and its sentence says which ranks the channel's ranks are. Of a channel that was
 // revoked it waits a second at most for the failure of the communicator.
-Done settle_message(Comm &comm, const MessageArguments &given, const Done &done);
+Done settle_failed_message(Comm &comm, const MessageArguments &given, const Done &done);
+inline Done settle_message(Comm &comm, const MessageArguments &given, const Done &done) {
+    return done ? done : settle_failed_message(comm, given, done);
+}
 // Moves one message. An error that is no refusal has failed the communicator.
 Done move_message(Comm &comm, const MessageArguments &given);
 

@@ -1,14 +1,13 @@
 // The fast path for small messages. A schedule in which every rank publishes its values once and
 // reads those of the others (one eager exchange), or does so twice (the second time with what it
 // computed from the first), is bound to eager slots: a call is then a few kernels without the
-// interpreter. The engine uses it. run_fast_path blocks in the transport; bind is a pure function.
+// interpreter. The engine uses it. bind is a pure function.
 #pragma once
 
 #include "base/result.hpp"
 #include "engine/compile/ops.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/shape.hpp"
-#include "transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +34,7 @@ struct EagerOp {
     EagerOperand dst, src;
     uint32_t chunk = 0;
     uint32_t ordinal = 0, noise_rank = 0; // as in Op
+    uint64_t plain_bytes = 0;             // of a copy that changes nothing; 0: it is none
 };
 
 // A chunk of the tensor, as an eager slot holds it.
@@ -55,7 +55,17 @@ struct FastPathProgram {
     // least two stages. The stage before an exchange writes this rank's eager slot, and the stage
     // after the exchange reads the slots.
     std::vector<std::vector<EagerOp>> stages;
+    // Of a program with one exchange: the ranks whose slots the last stage reads, in its order, and
+    // for each of them its operations and the bytes that they read. This rank itself
+    // stands for operations that read no other slot.
+    struct Reads {
+        size_t first = 0, end = 0;
+        uint64_t bytes = 0;
+    };
+    std::vector<uint32_t> read_ranks;
+    std::vector<Reads> reads;
     uint64_t eager_slot_bytes = 0; // bytes that this rank publishes
+    uint64_t header = 0;           // bytes of each chunk's header; 0: there are none
     uint64_t sum_bytes = 0;        // of the accumulator; 0 if the sum grows in the output
 
     size_t exchanges() const { return stages.size() - 1; }
@@ -76,15 +86,7 @@ struct FastPathCall {
     std::byte *sum = nullptr; // FastPathProgram::sum_bytes of memory
     uint64_t noise_call = 0;  // the number by which the call draws its noise
     uint64_t noise_seed = 0;
-    std::span<const std::byte *> eager_slots; // scratch, one pointer per rank
-    CustomReduction *custom = nullptr;        // of a custom operation
+    CustomReduction *custom = nullptr; // of a custom operation
 };
-
-// Runs a call of a program with one exchange over the transport's eager slots, on the host. `Trace`
-// is NoTrace or StepTrace. Blocks until all peers that the call reads have published. An error is
-// the transport's, or damaged_data if a peer's slot does not hold what it should.
-template <class Trace>
-Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
-                   const FastPathCall &call, Trace &trace);
 
 } // namespace qccl

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "base/types.hpp"
 #include "engine/run/eager_parts.hpp"
+#include "engine/run/fast_path_run.hpp"
 #include "engine/run/interpreter.hpp"
 
 #include <algorithm>
@@ -145,10 +146,18 @@ static CallDescriptor descriptor_of(const Program &program, const Call &call) {
     return descriptor;
 }
 
-Done Engine::begin_call(const Program &program, const Call &call) {
+static CallNumbers numbers_of(const Call &call) {
+    return {.call = call.number, .tag = call.tag, .captured = call.captured};
+}
+
+void Engine::refresh_windows(const Program &program, const Call &call) {
     if (!program.fast_path || call.number % calls_between_looks == 0)
         transport_.windows().refresh();
-    const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
+}
+
+Done Engine::begin_call(const Program &program, const Call &call) {
+    refresh_windows(program, call);
+    const CallNumbers numbers = numbers_of(call);
     const bool begins_with_slot = program.fast_path || program.exchanges_parts;
     const auto publishes = begins_with_slot && !memory_.gpu ? Transport::Publishes::after_eager_slot
                                                             : Transport::Publishes::at_once;
@@ -163,16 +172,25 @@ Done Engine::begin_call(const Program &program, const Call &call) {
 Done Engine::end_call(const Program &program) {
     if (!program.fast_path) give_back(memory_);
     QCCL_TRY(transport_.end());
+    count_call(program);
+    return {};
+}
+
+void Engine::count_call(const Program &program) {
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
     counters_.wire_bytes.add(program.wire_bytes);
-    return {};
 }
 
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
+    if (program.fast_path && !memory_.gpu) {
+        QCCL_TRY(run_on_fast_path(program, call, trace));
+        count_call(program);
+        return {};
+    }
     QCCL_TRY(begin_call(program, call));
-    QCCL_TRY(program.fast_path         ? run_fast_path_call(program, call, trace)
+    QCCL_TRY(program.fast_path         ? run_on_gpu_fast_path(program, call, trace.for_gpu())
              : program.exchanges_parts ? run_parts(program, call, trace)
                                        : run_tasks(program, call, trace, nullptr));
     return end_call(program);
@@ -217,22 +235,44 @@ template <class Run> Done Engine::on_gpu(Run run) {
     return done;
 }
 
-template <class Trace>
-Done Engine::run_fast_path_call(const Program &program, const Call &call, Trace &trace) {
+Done Engine::prepare_sum(const Program &program) {
     if (const uint64_t bytes = program.fast_path->sum_bytes)
-        QCCL_TRY(grow(memory_.segments, device_, bytes));
-    memory_.eager_slots.resize(program.work.team.size);
-    const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),
-                             .recv = static_cast<std::byte *>(call.recv),
-                             .sum = memory_.segments.data(),
-                             .noise_call = noise_call(call),
-                             .noise_seed = call.noise_seed,
-                             .eager_slots = memory_.eager_slots};
-    if (memory_.gpu)
-        return on_gpu([&] { return run_gpu_fast_path(program, call, bound, trace.for_gpu()); });
+        return grow(memory_.segments, device_, bytes);
+    return {};
+}
+
+FastPathCall Engine::bind_call(const Call &call) const {
+    return {.send = static_cast<const std::byte *>(call.send),
+            .recv = static_cast<std::byte *>(call.recv),
+            .sum = memory_.segments.data(),
+            .noise_call = noise_call(call),
+            .noise_seed = call.noise_seed};
+}
+
+template <class Trace>
+Done Engine::run_on_fast_path(const Program &program, const Call &call, Trace &trace) {
+    refresh_windows(program, call);
+    memory_.last_call = call.number;
+    QCCL_TRY(prepare_sum(program));
+    const FastPathCall bound = bind_call(call);
     if (is_made(program.work.op)) [[unlikely]]
         return run_made_op(program, call, bound, trace);
-    return run_fast_path(transport_, *device_.kernels, program, bound, trace);
+    return exchange(program, call, bound, trace);
+}
+
+template <class Trace>
+Done Engine::exchange(const Program &program, const Call &call, const FastPathCall &bound,
+                      Trace &trace) {
+    if (call.counts_hash != 0) [[unlikely]]
+        return exchange(program, CallShape(descriptor_of(program, call)), call, bound, trace);
+    return exchange(program, program.shape, call, bound, trace);
+}
+
+template <class Trace>
+Done Engine::exchange(const Program &program, const CallShape &shape, const Call &call,
+                      const FastPathCall &bound, Trace &trace) {
+    FastPathRun run(*device_.kernels, program, shape, numbers_of(call), call.timeout, bound, trace);
+    return transport_.exchange(run);
 }
 
 Done Engine::multiply_input(const Program &program, const Call &call, FastPathCall &bound) {
@@ -262,19 +302,22 @@ Done Engine::run_made_op(const Program &program, const Call &call, FastPathCall 
                          Trace &trace) {
     if (program.work.op == RedOp::pre_mul_sum) {
         QCCL_TRY(multiply_input(program, call, bound));
-        return run_fast_path(transport_, *device_.kernels, program, bound, trace);
+        return exchange(program, call, bound, trace);
     }
     CustomReduction custom(*call.op, *program.work.caller_type);
     bound.custom = &custom;
-    QCCL_TRY(run_fast_path(transport_, *device_.kernels, program, bound, trace));
+    QCCL_TRY(exchange(program, call, bound, trace));
     return custom.outcome();
 }
 
-Done Engine::run_gpu_fast_path(const Program &program, const Call &call, FastPathCall bound,
-                               StepTrace *trace) {
-    QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
-    if (program.work.op == RedOp::pre_mul_sum) QCCL_TRY(multiply_input(program, call, bound));
-    return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, bound, trace);
+Done Engine::run_on_gpu_fast_path(const Program &program, const Call &call, StepTrace *trace) {
+    QCCL_TRY(prepare_sum(program));
+    FastPathCall bound = bind_call(call);
+    return on_gpu([&]() -> Done {
+        QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
+        if (program.work.op == RedOp::pre_mul_sum) QCCL_TRY(multiply_input(program, call, bound));
+        return memory_.gpu_fast_path->run(transport_, *memory_.gpu, program, bound, trace);
+    });
 }
 
 bool Engine::can_run_at_once(const Program &program) const {

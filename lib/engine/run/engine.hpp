@@ -222,13 +222,22 @@ private:
     Done run_tasks(const Program &program, const Call &call, Trace &trace,
                    const ExchangedParts *exchanged);
     template <class Trace> Done run_parts(const Program &program, const Call &call, Trace &trace);
+    void refresh_windows(const Program &program, const Call &call);
+    void count_call(const Program &program);
+    Done prepare_sum(const Program &program);
+    FastPathCall bind_call(const Call &call) const;
     template <class Trace>
-    Done run_fast_path_call(const Program &program, const Call &call, Trace &trace);
+    Done exchange(const Program &program, const Call &call, const FastPathCall &bound,
+                  Trace &trace);
+    template <class Trace>
+    Done exchange(const Program &program, const CallShape &shape, const Call &call,
+                  const FastPathCall &bound, Trace &trace);
+    template <class Trace>
+    Done run_on_fast_path(const Program &program, const Call &call, Trace &trace);
     template <class Trace>
     Done run_made_op(const Program &program, const Call &call, FastPathCall bound, Trace &trace);
     Done multiply_input(const Program &program, const Call &call, FastPathCall &bound);
-    Done run_gpu_fast_path(const Program &program, const Call &call, FastPathCall bound,
-                           StepTrace *trace);
+    Done run_on_gpu_fast_path(const Program &program, const Call &call, StepTrace *trace);
 
     Transport &transport_;
     const Device device_;

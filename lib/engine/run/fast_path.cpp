@@ -9,6 +9,7 @@
 #include "engine/run/step_trace.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace qccl {
 namespace {
@@ -56,6 +57,7 @@ public:
             wire_sources_[step.dst.index].exchange = exchange;
         }
         fast_path_.stages.resize(exchange + 2);
+        if (!program.work.codec.is_lossless()) fast_path_.header = header_bytes;
     }
 
     Result<std::optional<FastPathProgram>> bind() {
@@ -69,7 +71,14 @@ public:
                                "%s sends what it does not have from the start, which lines cannot",
                                program_.work.algorithm.c_str());
         for (const Op &op : program_.ops) QCCL_TRY(add(op));
-        if (fast_path_.exchanges() == 1) sum_in_output(fast_path_.stages.back());
+        for (std::vector<EagerOp> &stage : fast_path_.stages)
+            for (EagerOp &op : stage)
+                if (op.what == Op::What::copy && op.dst_type == op.src_type)
+                    op.plain_bytes = fast_path_.chunks[op.chunk].count * type_bytes(op.src_type);
+        if (fast_path_.exchanges() == 1) {
+            sum_in_output(fast_path_.stages.back());
+            group_reads(fast_path_.stages.back());
+        }
         return {std::move(fast_path_)};
     }
 
@@ -150,6 +159,24 @@ private:
         fast_path_.sum_bytes = 0;
     }
 
+    void group_reads(const std::vector<EagerOp> &ops) {
+        const uint32_t own = program_.work.team.rank;
+        for (size_t i = 0; i < ops.size(); i++) {
+            const bool reads_slot = ops[i].src.base == Base::eager_slot;
+            const uint32_t rank = reads_slot ? ops[i].src.rank : own;
+            const bool is_first = fast_path_.reads.empty();
+            if (is_first || (reads_slot && rank != fast_path_.read_ranks.back())) {
+                fast_path_.read_ranks.push_back(rank);
+                fast_path_.reads.push_back({.first = i});
+            }
+            fast_path_.reads.back().end = i + 1;
+            if (!reads_slot) continue;
+            const EagerChunk &chunk = fast_path_.chunks[ops[i].chunk];
+            uint64_t &bytes = fast_path_.reads.back().bytes;
+            bytes = std::max(bytes, chunk.offset + chunk.bytes);
+        }
+    }
+
     const Program &program_;
     struct WireSlotSource {
         uint32_t peer = 0;     // the rank whose eager slot holds it
@@ -160,144 +187,10 @@ private:
     FastPathProgram fast_path_;
 };
 
-template <class Trace> class FastPathRun {
-public:
-    FastPathRun(Transport &transport, const Kernels &kernels, const Program &program,
-                const FastPathCall &call, Trace &trace)
-        : transport_(transport), program_(program), fast_path_(*program.fast_path), call_(call),
-          trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
-          context_{.kernels = &kernels,
-                   .codec = &program.work.codec,
-                   .type = program.work.type,
-                   .op = program.work.op,
-                   .ranks = program.work.team.size,
-                   .custom = call.custom} {}
-
-    Done run() {
-        std::fill(call_.eager_slots.begin(), call_.eager_slots.end(), nullptr);
-        const uint32_t rank = program_.work.team.rank;
-        trace_.begin_fast_path();
-        QCCL_TRY(eager_slot_, transport_.eager_slot(fast_path_.eager_slot_bytes));
-        call_.eager_slots[rank] = eager_slot_;
-        for (const EagerOp &op : fast_path_.stages.front()) run(op);
-        trace_.end_work();
-        transport_.publish(fast_path_.eager_slot_bytes);
-        trace_.publish();
-        for (const EagerOp &op : fast_path_.stages.back()) {
-            if (op.src.base == Base::eager_slot && op.src.rank != rank) QCCL_TRY(await(op));
-            run(op);
-        }
-        trace_.end_work();
-        return {};
-    }
-
-private:
-    Done await(const EagerOp &op) {
-        const EagerChunk &chunk = fast_path_.chunks[op.chunk];
-        const std::byte *&eager_slot = call_.eager_slots[op.src.rank];
-        if (!eager_slot) {
-            trace_.end_work();
-            QCCL_TRY(const auto bytes, transport_.await_eager(op.src.rank));
-            trace_.eager(op.src.rank, bytes.size());
-            if (bytes.size() < chunk.offset + chunk.bytes)
-                return Error::make(Code::damaged_data,
-                                   "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
-                                   bytes.size(), size_t{chunk.offset + chunk.bytes})
-                    .at_rank(op.src.rank);
-            eager_slot = bytes.data();
-        }
-        if (header_ == 0) return {};
-        return inspect({eager_slot + chunk.offset, chunk.bytes}, {.codec = &program_.work.codec,
-                                                                  .type = program_.work.type,
-                                                                  .count = chunk.count,
-                                                                  .index = chunk.index,
-                                                                  .from = op.src.rank});
-    }
-
-    void run(const EagerOp &op) {
-        const EagerChunk &chunk = fast_path_.chunks[op.chunk];
-        trace_.eager_op(op, chunk.count);
-        if (chunk.count == 0 && op.what != Op::What::write_header) return;
-        // Moving plain values of a few bytes takes less time than filling in a TileStep.
-        if (op.what == Op::What::copy)
-            copy_plain(*context_.kernels, op.dst_type, address(op.dst), op.src_type, source(op.src),
-                       chunk.count, false);
-        else if (op.what == Op::What::reduce)
-            reduce_plain(context_, address(op.dst), op.src_type, source(op.src), chunk.count);
-        else
-            run_described(op, chunk);
-    }
-
-    void run_described(const EagerOp &op, const EagerChunk &chunk) {
-        const bool encodes = op.what == Op::What::write_header || op.what == Op::What::encode;
-        const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
-        if (op.what == Op::What::write_header)
-            return write_header(program_.work.codec,
-                                {.type = program_.work.type,
-                                 .count = chunk.count,
-                                 .first_index = chunk.index,
-                                 .noise_key = noise.key,
-                                 .call = noise.call},
-                                eager_slot_ + op.dst.offset);
-        context_.layout = &chunk.layout;
-        context_.count = chunk.count;
-        run_whole(context_, {.what = op.what,
-                             .dst_type = op.dst_type,
-                             .src_type = op.src_type,
-                             .dst = address(op.dst),
-                             .src = source(op.src),
-                             .noise = noise});
-    }
-
-    Noise noise_of(const EagerOp &op, const EagerChunk &chunk) const {
-        return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
-                .call = call_.noise_call,
-                .first_index = chunk.index};
-    }
-
-    // Returns where a step writes, which is never another rank's eager slot.
-    std::byte *address(const EagerOperand &place) const {
-        switch (place.base) {
-        case Base::recv: return call_.recv + place.offset;
-        case Base::sum: return call_.sum;
-        case Base::eager_slot: return eager_slot_ + place.offset + header_;
-        case Base::send:
-        case Base::none: break;
-        }
-        return nullptr;
-    }
-
-    const std::byte *source(const EagerOperand &place) const {
-        if (place.base == Base::send) return call_.send + place.offset;
-        if (place.base == Base::eager_slot)
-            return call_.eager_slots[place.rank] + place.offset + header_;
-        return address(place);
-    }
-
-    Transport &transport_;
-    const Program &program_;
-    const FastPathProgram &fast_path_;
-    const FastPathCall &call_;
-    Trace &trace_;
-    const uint64_t header_;
-    TileContext context_;
-    std::byte *eager_slot_ = nullptr;
-};
-
 } // namespace
 
 Result<std::optional<FastPathProgram>> bind(const Program &program) {
     return FastPathBuilder(program).bind();
 }
-
-template <class Trace>
-Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
-                   const FastPathCall &call, Trace &trace) {
-    return FastPathRun(transport, kernels, program, call, trace).run();
-}
-template Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
-                            const FastPathCall &call, NoTrace &trace);
-template Done run_fast_path(Transport &transport, const Kernels &kernels, const Program &program,
-                            const FastPathCall &call, StepTrace &trace);
 
 } // namespace qccl

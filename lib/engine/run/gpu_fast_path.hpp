@@ -9,6 +9,7 @@
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/translate.hpp"
 #include "engine/gpu/gpu_lanes.hpp"
+#include "transport/transport.hpp"
 
 #include <array>
 #include <cstdint>
