@@ -317,13 +317,18 @@ Done SharedTransport::await_published(uint64_t exchange) {
     return {};
 }
 
-// Also looks some exchanges ahead, so that the next of them need no look at this peer.
+// Looks some exchanges ahead first: if the peer has come so far, the exchanges until there need no
+// look at its cache lines.
 Done SharedTransport::await_published(uint64_t exchange, uint32_t peer) {
-    constexpr uint64_t looked_ahead = eager_slots_kept / 3;
-    const WaitScope waiting(detector_);
-    while (!has_come(peer, exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
+    constexpr uint64_t looked_ahead = eager_slots_kept / 2;
     const uint64_t ahead = std::min(exchange + looked_ahead, exchange_);
-    peers_[peer].seen = has_come(peer, ahead) ? ahead : exchange;
+    if (has_come(peer, ahead)) {
+        peers_[peer].seen = ahead;
+    } else {
+        const WaitScope waiting(detector_);
+        while (!has_come(peer, exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
+        peers_[peer].seen = exchange;
+    }
     if (peers_[peer].seen != exchange_) return {};
     return check_hash(peer_table_.segments[peer].eager_header(exchange_));
 }
