@@ -40,9 +40,9 @@ static CallRecord record_of(const Program &program, const Call &call) {
 static EngineOptions options_of(const CommParts &parts) {
     EngineOptions options;
     if (parts.trace) options.tracer = &parts.trace->tracer();
-    if (const GpuStaging *const share = parts.gpu_staging.get()) {
-        options.device_outbox = share->outbox();
-        options.device_eager_slots = share->lines();
+    if (const GpuStaging *const staging = parts.gpu_staging.get()) {
+        options.device_outbox = staging->outbox();
+        options.device_eager_slots = staging->eager_slots();
     }
     return options;
 }

@@ -250,7 +250,7 @@ public:
                             std::chrono::nanoseconds timeout);
     // The number of the last call that has begun on this rank.
     uint64_t last_call() const { return sequencer_.issued(); }
-    CallCache &memo() { return call_cache_; }
+    CallCache &call_cache() { return call_cache_; }
     // The channels of sends and receives.
     PairChannels &pairs();
     // Let peers read the block in place, here and in messages, and end that. While no call is under

@@ -43,7 +43,7 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
             for (const Mapped &mapped : share->mapped_)
                 views.push_back({mapped.memory, share->outbox_.size()});
             transport.windows().use_device_memory(std::move(views));
-            share->place_lines();
+            share->place_eager_slots();
             return share;
         }
         // One rank warns, because the other ranks usually fail for the same reason.
@@ -61,13 +61,15 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
 }
 
 // The eager slots lie behind the outbox.
-static size_t lines_offset(size_t outbox_bytes) { return round_up(outbox_bytes, gpu_alignment); }
+static size_t eager_slots_offset(size_t outbox_bytes) {
+    return round_up(outbox_bytes, gpu_alignment);
+}
 
-void GpuStaging::place_lines() {
+void GpuStaging::place_eager_slots() {
     if (mapped_.size() > most_barrier_ranks || !gpu_->traits().has_gpu_barrier) return;
-    lines_.eager_slot_bytes = gpu_eager_bytes;
+    eager_slots_.eager_slot_bytes = gpu_eager_bytes;
     for (const Mapped &mapped : mapped_)
-        lines_.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));
+        eager_slots_.by_rank.push_back(mapped.memory + eager_slots_offset(outbox_.size()));
 }
 
 // If the memory cannot be named for other processes, no peer reaches it, and `named_` keeps the
@@ -75,7 +77,7 @@ void GpuStaging::place_lines() {
 Done GpuStaging::show(Transport &transport) {
     const size_t outbox = transport.outbox().size();
     const size_t bytes =
-        lines_offset(outbox) + DeviceEagerSlots::bytes(transport.size(), gpu_eager_bytes);
+        eager_slots_offset(outbox) + DeviceEagerSlots::bytes(transport.size(), gpu_eager_bytes);
     QCCL_TRY(std::byte *const memory, gpu_->pool_acquire(bytes));
     outbox_ = {memory, outbox};
     bytes_ = bytes;

@@ -40,14 +40,14 @@ public:
     // The members of EngineOptions. Without an outbox, payloads lie in the transport's outbox, and
     // there are no eager slots.
     std::span<std::byte> outbox() const { return outbox_; }
-    const DeviceEagerSlots &lines() const { return lines_; }
+    const DeviceEagerSlots &eager_slots() const { return eager_slots_; }
 
 private:
     explicit GpuStaging(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
     Done show(Transport &transport);
     // An error says which rank's memory this rank does not reach, and why.
     Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
-    void place_lines();
+    void place_eager_slots();
     void forget();
     void keep_overflow(Transport &transport);
     Done pin(const MappedMemory &memory);
@@ -62,7 +62,7 @@ private:
     GpuMemoryName own_;           // empty if the memory could not be named
     Done named_;                  // the error of naming it
     std::vector<Mapped> mapped_;  // by rank
-    DeviceEagerSlots lines_;
+    DeviceEagerSlots eager_slots_;
     std::vector<MappedMemory> pinned_;
 };
 

@@ -150,11 +150,11 @@ private:
     Done agree_on_topology(const Log &log, Transport &transport);
     void tell_meeting(const Log &log) const;
     void tell(const LocalResources &resources, const Transport &transport,
-              const GpuStaging *share) const;
+              const GpuStaging *staging) const;
     // The result includes what the settings leave open.
     Chunking cut_with(const Settings &settings) const;
-    Chunking cut(Transport &transport, const GpuStaging *share) const;
-    CostModel speeds(const Transport &transport, const GpuStaging *share,
+    Chunking cut(Transport &transport, const GpuStaging *staging) const;
+    CostModel speeds(const Transport &transport, const GpuStaging *staging,
                      const Chunking &cut) const;
     PlannerInputs inputs(const Chunking &cut, const CostModel &speeds) const;
     std::vector<InjectRule> own_faults() const;
@@ -319,13 +319,14 @@ Chunking Creation::cut_with(const Settings &settings) const {
     return gpus_ == 0 ? cut : chunking_for_gpus(settings, cut);
 }
 
-Chunking Creation::cut(Transport &transport, const GpuStaging *share) const {
+Chunking Creation::cut(Transport &transport, const GpuStaging *staging) const {
     Chunking cut = cut_with(settings_);
     cut.outbox_bytes = transport.outbox().size();
     cut.slots = transport.slots();
     cut.inbox_bytes = transport.inbox().size();
-    cut.eager_slot_bytes = share ? share->lines().eager_slot_bytes : transport.eager_slot_bytes();
-    if (!share) return cut;
+    cut.eager_slot_bytes =
+        staging ? staging->eager_slots().eager_slot_bytes : transport.eager_slot_bytes();
+    if (!staging) return cut;
     cut.eager_exchanges = GpuFastPath::most_exchanges;
     cut.lending_bytes = UINT64_MAX;
     cut.whole_tiles = comm_config_.device != host_device_name;
@@ -333,16 +334,16 @@ Chunking Creation::cut(Transport &transport, const GpuStaging *share) const {
 }
 
 // Whether the ranks' GPUs reach each other's memory.
-bool reaches_gpus(const GpuStaging *share) { return share && !share->outbox().empty(); }
+bool reaches_gpus(const GpuStaging *staging) { return staging && !staging->outbox().empty(); }
 
 // If only some ranks have GPUs, the other ranks set the pace.
-CostModel Creation::speeds(const Transport &transport, const GpuStaging *share,
+CostModel Creation::speeds(const Transport &transport, const GpuStaging *staging,
                            const Chunking &cut) const {
     const bool is_on_host = gpus_ < transport.size();
     CostModel speeds =
         is_on_host ? cost_model_by(settings_, transport.ranks_per_core(), codec_rates_)
                    : gpu_cost_model_by(settings_, ranks_per_gpu_,
-                                       reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+                                       reaches_gpus(staging) ? GpuReach::gpus : GpuReach::host);
     if (links_) links_->take_remote_link(settings_, speeds);
     if (is_on_host && measured_) measured_->figures.apply(settings_, speeds);
     if (!are_codecs_alike_) speeds.codec_rates.slow_down_to(codec_rates_);
@@ -416,11 +417,11 @@ void Creation::tell_meeting(const Log &log) const {
 }
 
 void Creation::tell(const LocalResources &resources, const Transport &transport,
-                    const GpuStaging *share) const {
+                    const GpuStaging *staging) const {
     const Device &device = resources.device;
     resources.log->info("%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s", who_.c_str(),
                         transport.rank(), transport.size(), transport.name(),
-                        reaches_gpus(share) ? " and memory of GPUs" : "",
+                        reaches_gpus(staging) ? " and memory of GPUs" : "",
                         device.gpu ? device.name() : name(device.kernels->tier));
 }
 
@@ -444,19 +445,19 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
     times_.end("connecting");
     QCCL_TRY(agree_on_topology(*resources.log, *transport));
     times_.end("topology");
-    QCCL_TRY(std::unique_ptr<GpuStaging> share, share_device(resources, *transport));
+    QCCL_TRY(std::unique_ptr<GpuStaging> staging, share_device(resources, *transport));
     if (gpus_ != 0) times_.end("memory of GPUs");
-    tell(resources, *transport, share.get());
+    tell(resources, *transport, staging.get());
     std::unique_ptr<CommTrace> traced = trace(resources, *transport, origin);
-    const Chunking how = cut(*transport, share.get());
-    const CostModel cost_model = speeds(*transport, share.get(), how);
+    const Chunking how = cut(*transport, staging.get());
+    const CostModel cost_model = speeds(*transport, staging.get(), how);
     const auto comm = std::make_shared<Comm>(
         CommParts{.comm_config = comm_config_,
                   .reach = reach_,
                   .log = std::move(resources.log),
                   .transport = std::move(transport),
                   .device = resources.device,
-                  .gpu_staging = std::move(share),
+                  .gpu_staging = std::move(staging),
                   .cut = how,
                   .inputs = inputs(how, cost_model),
                   .places = places_,

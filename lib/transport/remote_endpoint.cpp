@@ -177,12 +177,12 @@ std::optional<uint64_t> RemoteEndpoint::begin() {
 
 void RemoteEndpoint::publish(uint64_t exchange, uint64_t bytes) {
     const std::lock_guard guard(mutex_);
-    MessageHeader line = header_of_call(MessageKind::eager);
-    line.exchange = exchange;
+    MessageHeader header = header_of_call(MessageKind::eager);
+    header.exchange = exchange;
     const NetworkPart part{peer_table_.mine().eager_data(exchange, bytes), bytes};
     const uint64_t slot = exchange % eager_slots_kept;
     unsent_eager_[slot] += peer_table_.remote_ranks.size();
-    post_to_all(line, std::span(&part, 1), eager_token | slot);
+    post_to_all(header, std::span(&part, 1), eager_token | slot);
     progress_locked();
 }
 
@@ -232,23 +232,23 @@ void RemoteEndpoint::take_status(const MessageHeader &header) {
 
 void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, uint64_t bytes,
                                 RendezvousHandle *handle) {
-    std::byte *const line = peer_table_.segments[header.from].eager_data(header.exchange, bytes);
+    std::byte *const slot = peer_table_.segments[header.from].eager_data(header.exchange, bytes);
     if (bytes > peer_table_.eager_slot_bytes) {
         (void)shared_error_.set_once(
-            Error::make(Code::damaged_data, "a line from rank %u is too long", header.from)
+            Error::make(Code::damaged_data, "an eager slot of rank %u is too long", header.from)
                 .at_rank(header.from));
         if (handle) network_.discard(handle);
         return;
     }
     if (!handle || data) {
-        if (bytes != 0) std::memcpy(line, data, bytes);
+        if (bytes != 0) std::memcpy(slot, data, bytes);
         if (handle) network_.discard(handle);
         return publish_received_eager(header, bytes);
     }
     UnexpectedMessage &message = slot_pulls_.emplace_back();
     message.header = header;
     message.bytes = bytes;
-    network_.pull(handle, {line, bytes}, std::bit_cast<uint64_t>(&message));
+    network_.pull(handle, {slot, bytes}, std::bit_cast<uint64_t>(&message));
 }
 
 void RemoteEndpoint::publish_received_eager(const MessageHeader &header, uint64_t bytes) {

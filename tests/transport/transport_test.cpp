@@ -72,7 +72,7 @@ void dawdle(std::minstd_rand &random) {
 
 // Sizes and readers follow from the number of the exchange, so every rank knows the sizes that all
 // others publish.
-size_t line_size(uint32_t rank, uint64_t exchange) {
+size_t slot_bytes(uint32_t rank, uint64_t exchange) {
     std::minstd_rand random(static_cast<uint32_t>(exchange * 64 + rank + 1));
     random.discard(3);
     return random() % 4 == 0 ? random() % 4097 : random() % 64;
@@ -85,7 +85,7 @@ template <Kind kind> void lines_carry_every_exchange() {
         for (uint64_t e = 1; e <= 1500; e++) {
             if (e % 3 != 0) CHECK_OK(begin(*transport, call_number(e - e / 3), 30s));
             dawdle(random);
-            const size_t bytes = line_size(rank.rank, e);
+            const size_t bytes = slot_bytes(rank.rank, e);
             const auto line = transport->eager_slot(bytes);
             CHECK_OK(line);
             CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
@@ -96,7 +96,7 @@ template <Kind kind> void lines_carry_every_exchange() {
                 if (random() % 4 == 0) continue;
                 const auto theirs = transport->await_eager(peer);
                 CHECK_OK(theirs);
-                CHECK_EQ(theirs->size(), line_size(peer, e));
+                CHECK_EQ(theirs->size(), slot_bytes(peer, e));
                 seen.emplace_back(peer, *theirs);
             }
             dawdle(random);
@@ -111,7 +111,7 @@ class PatternExchange final : public EagerExchange {
 public:
     PatternExchange(const CallShape &of, const CallNumbers &own, uint32_t rank,
                     std::span<const uint32_t> read)
-        : EagerExchange(of, own, 30s, line_size(rank, own.call), read), rank_(rank) {}
+        : EagerExchange(of, own, 30s, slot_bytes(rank, own.call), read), rank_(rank) {}
 
     void write(std::byte *slot) override {
         CHECK_EQ(steps_++, 0U);
@@ -120,7 +120,7 @@ public:
     void published() override { CHECK_EQ(steps_++, 1U); }
     Done read(size_t number, std::span<const std::byte> slot) override {
         CHECK_EQ(steps_++, 2 + number);
-        CHECK_EQ(slot.size(), line_size(ranks[number], numbers.call));
+        CHECK_EQ(slot.size(), slot_bytes(ranks[number], numbers.call));
         CHECK(holds_pattern(slot.data(), slot.size(), numbers.call * 16 + ranks[number]));
         return {};
     }

@@ -324,7 +324,7 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
 static const CachedCall *find_before(Comm &comm, const CallArguments &given,
                                      const KeyedCall &call) {
     if (!call.can_be_remembered) return nullptr;
-    const CachedCall *const before = comm.memo().find(call.call_key);
+    const CachedCall *const before = comm.call_cache().find(call.call_key);
     if (!before || !given.parts) return before;
     const Team team = with_root(team_of(comm), static_cast<uint32_t>(given.root));
     return are_given(*before->parts, *given.parts, team) ? before : nullptr;
@@ -367,6 +367,15 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     return NewCall{key, extents, {program, request}, parts};
 }
 
+Done check_config(Comm &comm, const CallArguments &given) {
+    if (!given.config) return {};
+    Request request;
+    CallNames names;
+    QCCL_TRY(ProgramKey key, take_key(given, team_of(comm), request));
+    QCCL_TRY(outcome(take_stride(given, key, comm.size())));
+    return take_call_config(comm, given.config, key, request, names);
+}
+
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
     QCCL_TRY(NewCall made, make_new(comm, given));
     return std::move(made.ready);
@@ -376,7 +385,7 @@ static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &give
                                            const KeyedCall &call) {
     QCCL_TRY(NewCall made, make_new(comm, given));
     if (call.can_be_remembered)
-        comm.memo().remember(
+        comm.call_cache().remember(
             {call.call_key, made.key, made.extents, made.ready.program, made.parts});
     return std::move(made.ready);
 }
@@ -422,7 +431,7 @@ static bool are_buffers_right(const CallArguments &given, const BufferExtents &e
 
 std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given) {
     if (given.config || given.parts || has_made_number(given.op)) return std::nullopt;
-    const CachedCall *const before = comm.memo().find_plain(
+    const CachedCall *const before = comm.call_cache().find_plain(
         static_cast<int32_t>(given.collective), given.type, given.op, given.root, given.count);
     if (!before || !are_buffers_right(given, before->extents)) return std::nullopt;
     return RepeatedCall{comm, *before, given.send, given.recv};

@@ -42,6 +42,8 @@ struct ReadyCall {
 Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream);
 // Checks that the buffer lies in memory of the communicator's device, if that is a GPU.
 Done check_place(const Comm &comm, const Buffer &buffer);
+// Checks the config, for a call whose program is not needed yet.
+Done check_config(Comm &comm, const CallArguments &given);
 // Checks all arguments but the stream. The errors are those of the C functions; none fails the
 // communicator unless it is no refusal.
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given);

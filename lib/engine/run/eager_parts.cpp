@@ -136,8 +136,8 @@ template <class Trace> Done EagerParts<Trace>::await(uint32_t from) {
     const uint64_t end = part_at(bytes.data(), counts(), bytes.size());
     if (end != bytes.size())
         return Error::make(Code::damaged_data,
-                           "the line of rank %" PRIu32 " has %zu bytes instead of %" PRIu64, from,
-                           bytes.size(), end)
+                           "the eager slot of rank %" PRIu32 " has %zu bytes instead of %" PRIu64,
+                           from, bytes.size(), end)
             .at_rank(from);
     slots_[from] = bytes.data();
     return {};

@@ -67,9 +67,10 @@ public:
         fast_path_.chunks = place_chunks(program_, end);
         if (end > cut.eager_slot_bytes) return {std::nullopt};
         if (fast_path_.exchanges() > cut.eager_exchanges)
-            return Error::make(Code::internal_error,
-                               "%s sends what it does not have from the start, which lines cannot",
-                               program_.work.algorithm.c_str());
+            return Error::make(
+                Code::internal_error,
+                "%s sends what it does not have from the start, which eager slots cannot",
+                program_.work.algorithm.c_str());
         for (const Op &op : program_.ops) QCCL_TRY(add(op));
         for (std::vector<EagerOp> &stage : fast_path_.stages)
             for (EagerOp &op : stage)
@@ -84,7 +85,7 @@ public:
 
 private:
     Done add(const Op &op) {
-        const bool writes_line = op.dst.is(OperandRef::Kind::payload);
+        const bool writes_slot = op.dst.is(OperandRef::Kind::payload);
         // Headers of plain values are left out; see FastPathProgram.
         if (op.what == Op::What::write_header && program_.work.codec.is_lossless()) return {};
         QCCL_TRY(const EagerOperand dst, place(op.dst, op));
@@ -98,7 +99,7 @@ private:
                                                    .ordinal = op.ordinal,
                                                    .noise_rank = op.noise_rank});
         const EagerChunk &chunk = fast_path_.chunks[op.chunk];
-        if (writes_line)
+        if (writes_slot)
             fast_path_.eager_slot_bytes =
                 std::max(fast_path_.eager_slot_bytes, chunk.offset + chunk.bytes);
         return {};
@@ -133,7 +134,7 @@ private:
 
     Result<EagerOperand> sum(uint32_t chunk) {
         if (sum_chunk_ && *sum_chunk_ != chunk)
-            return Error::make(Code::internal_error, "%s has several sums, lines serve one",
+            return Error::make(Code::internal_error, "%s has several sums, eager slots serve one",
                                program_.work.algorithm.c_str());
         sum_chunk_ = chunk;
         fast_path_.sum_bytes =

@@ -59,8 +59,9 @@ public:
 
 private:
     [[gnu::cold]] static Error is_short(uint32_t rank, size_t bytes, uint64_t needed) {
-        return Error::make(Code::damaged_data, "the line of rank %u has %zu bytes instead of %zu",
-                           rank, bytes, size_t{needed})
+        return Error::make(Code::damaged_data,
+                           "the eager slot of rank %u has %zu bytes instead of %zu", rank, bytes,
+                           size_t{needed})
             .at_rank(rank);
     }
 

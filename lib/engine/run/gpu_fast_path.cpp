@@ -44,7 +44,7 @@ Result<std::unique_ptr<GpuFastPath>> GpuFastPath::create(const Device &device,
     return made;
 }
 
-std::byte *GpuFastPath::line(uint32_t rank, size_t exchange) const {
+std::byte *GpuFastPath::eager_slot(uint32_t rank, size_t exchange) const {
     const auto ranks = static_cast<uint32_t>(slots_.by_rank.size());
     return slots_.by_rank[rank] + DeviceEagerSlots::words_bytes(ranks) +
            turn(exchange) * slots_.eager_slot_bytes;
@@ -138,7 +138,7 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
         case Base::recv: return call.recv + place.offset;
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
         case Base::sum: return call.sum;
-        case Base::eager_slot: return line(place.rank, exchange) + place.offset + header;
+        case Base::eager_slot: return eager_slot(place.rank, exchange) + place.offset + header;
         case Base::none: break;
         }
         return nullptr;

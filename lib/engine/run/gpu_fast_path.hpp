@@ -92,7 +92,7 @@ private:
     }
     // Which of the two eager slots, and which set of words, the exchange uses.
     size_t turn(size_t exchange) const { return (exchanges_ + exchange) % 2; }
-    std::byte *line(uint32_t rank, size_t exchange) const;
+    std::byte *eager_slot(uint32_t rank, size_t exchange) const;
     uint64_t *word(uint32_t owner, size_t exchange, uint32_t writer) const {
         return reinterpret_cast<uint64_t *>(slots_.by_rank[owner]) +
                turn(exchange) * slots_.by_rank.size() + writer;

@@ -118,21 +118,21 @@ void StepTrace::done_on_device(const Task &task, uint64_t segment, uint64_t coun
 }
 
 void StepTrace::eager_op(const EagerOp &op, uint64_t count) {
-    line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
-    line_values_ += op.what == Op::What::write_header ? 0 : count;
+    slot_work_ = static_cast<uint8_t>(slot_work_ | work_of(op.what));
+    slot_values_ += op.what == Op::What::write_header ? 0 : count;
 }
 
 void StepTrace::end_work() {
     const uint64_t now = ticks_now();
-    if (line_work_ != 0)
+    if (slot_work_ != 0)
         tracer_.add({.begin = since_,
                      .end = now,
-                     .value = line_values_ * type_bytes(program_.work.type),
+                     .value = slot_values_ * type_bytes(program_.work.type),
                      .kind = TraceEvent::Kind::work,
-                     .detail = line_work_});
+                     .detail = slot_work_});
     since_ = now;
-    line_work_ = 0;
-    line_values_ = 0;
+    slot_work_ = 0;
+    slot_values_ = 0;
 }
 
 // All other ranks read the eager slot.
@@ -165,12 +165,12 @@ void StepTrace::launched() {
     const uint64_t now = ticks_now();
     for (const auto &stage : program_.fast_path->stages)
         for (const EagerOp &op : stage)
-            line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
+            slot_work_ = static_cast<uint8_t>(slot_work_ | work_of(op.what));
     tracer_.add({.begin = since_,
                  .end = now,
                  .value = program_.raw_bytes,
                  .kind = TraceEvent::Kind::launch,
-                 .detail = line_work_});
+                 .detail = slot_work_});
     since_ = now;
 }
 
@@ -180,7 +180,7 @@ void StepTrace::finished() {
                  .end = now,
                  .value = program_.raw_bytes,
                  .kind = TraceEvent::Kind::device,
-                 .detail = line_work_});
+                 .detail = slot_work_});
     has_waited({program_.work.team.rank, WaitPhase::device});
     wait(since_, now);
     since_ = now;

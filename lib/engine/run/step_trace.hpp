@@ -91,8 +91,8 @@ private:
         uint64_t ended = 0;
     };
     std::vector<DeviceLane> lanes_;
-    uint64_t since_ = 0, line_values_ = 0;
-    uint8_t line_work_ = 0; // kinds of work since `since_`
+    uint64_t since_ = 0, slot_values_ = 0;
+    uint8_t slot_work_ = 0; // kinds of work since `since_`
 };
 
 // Returns the number of the program's shape at the tracer. Adds the shape at its first call.
