@@ -1110,8 +1110,10 @@ QCCL_API qcclResult_t qcclExscanConfig(const void *send, void *recv, size_t coun
 
 /* Send, receive: move a vector from one rank to another. Only these two ranks make the calls. What
  * one rank sends, the other receives in the same order; there is no order with their other calls.
+ * A send of few bytes may return before the receiver has called; a longer one waits for it. So two
+ * ranks that both send first may wait for each other: qcclSendRecv and groups do not.
  * The first time that two ranks send or receive between them, each waits until the other does, too,
- * and takes memory for that: 2 MiB and the eager slots of two ranks.
+ * and takes memory for that: 2 MiB, and buffers for small messages.
  *
  * send, recv: `count` elements. Both ranks name the same count, type, codec and algorithm.
  * peer: the other rank. qcclSendRecv copies values within a rank.

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 static constexpr const char *usage =
-    "Usage: qccl-perf COLLECTIVE [options]   measure a collective (--help lists the options)\n"
+    "Usage: qccl-perf COLLECTIVE [options]   measure a collective (options: COLLECTIVE --help)\n"
     "       qccl-perf simulate COLLECTIVE    how long it would take on another machine\n"
     "       qccl-perf codec [options]        measure codecs on one core\n"
     "       qccl-perf calibrate [options]    measure this machine for the planner\n"

@@ -2,6 +2,7 @@
  * collectives beside messages, streams, and what is refused or fails. */
 #include "tests/api/api_kit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,47 +18,47 @@ typedef struct {
     size_t count;
     qcclStream_t stream;
     float *send[size], *recv[size]; /* by peer */
-} letters_t;
+} messages_t;
 
-static letters_t *new_letters(int rank, size_t count)
+static messages_t *new_messages(int rank, size_t count)
 {
-    letters_t *letters = calloc(1, sizeof *letters);
+    messages_t *moved = calloc(1, sizeof *moved);
     int peer;
     size_t i;
-    letters->count = count;
+    moved->count = count;
     for (peer = 0; peer < size; peer++) {
-        letters->send[peer] = malloc(count * sizeof(float));
-        letters->recv[peer] = calloc(count, sizeof(float));
-        for (i = 0; i < count; i++) letters->send[peer][i] = value(rank, peer, i);
+        moved->send[peer] = malloc(count * sizeof(float));
+        moved->recv[peer] = calloc(count, sizeof(float));
+        for (i = 0; i < count; i++) moved->send[peer][i] = value(rank, peer, i);
     }
-    return letters;
+    return moved;
 }
 
 /* Frees them, and returns whether all that other ranks have sent is there. */
-static int end_letters(letters_t *letters, int rank)
+static int end_messages(messages_t *moved, int rank)
 {
     int peer, is_right = 1;
     size_t i;
     for (peer = 0; peer < size; peer++) {
-        for (i = 0; i < letters->count && peer != rank; i++)
-            if (letters->recv[peer][i] != value(peer, rank, i)) is_right = 0;
-        free(letters->send[peer]);
-        free(letters->recv[peer]);
+        for (i = 0; i < moved->count && peer != rank; i++)
+            if (moved->recv[peer][i] != value(peer, rank, i)) is_right = 0;
+        free(moved->send[peer]);
+        free(moved->recv[peer]);
     }
-    free(letters);
+    free(moved);
     return is_right;
 }
 
-static qcclResult_t post(letters_t *letters, int rank, int sends, qcclComm_t comm)
+static qcclResult_t post(messages_t *moved, int rank, int sends, qcclComm_t comm)
 {
     qcclResult_t result = qcclSuccess;
     int peer;
     for (peer = 0; peer < size && result == qcclSuccess; peer++) {
         if (peer == rank) continue;
-        result = sends ? qcclSend(letters->send[peer], letters->count, qcclFloat32, peer, comm,
-                                  letters->stream)
-                       : qcclRecv(letters->recv[peer], letters->count, qcclFloat32, peer, comm,
-                                  letters->stream);
+        result =
+            sends
+                ? qcclSend(moved->send[peer], moved->count, qcclFloat32, peer, comm, moved->stream)
+                : qcclRecv(moved->recv[peer], moved->count, qcclFloat32, peer, comm, moved->stream);
     }
     return result;
 }
@@ -66,25 +67,25 @@ static qcclResult_t post(letters_t *letters, int rank, int sends, qcclComm_t com
 static qcclResult_t everyone_to_everyone(int rank, qcclComm_t comm, void *context)
 {
     const int kind = *(const int *)context; /* bit 0: sends first; 1: ranks differ; 2: stream */
-    letters_t *letters = new_letters(rank, kind & 1 ? large : small);
+    messages_t *moved = new_messages(rank, kind & 1 ? large : small);
     const int sends_first = (kind & 1) ^ (kind & 2 ? rank & 1 : 0);
-    qcclResult_t result = kind & 4 ? qcclStreamCreate(&letters->stream) : qcclSuccess, ended;
-    qcclStream_t stream = letters->stream;
+    qcclResult_t result = kind & 4 ? qcclStreamCreate(&moved->stream) : qcclSuccess, ended;
+    qcclStream_t stream = moved->stream;
     int round, is_right = 1;
     for (round = 0; round < 3 && result == qcclSuccess; round++) {
         int sum = 1;
         result = qcclGroupStart();
-        if (result == qcclSuccess) result = post(letters, rank, sends_first, comm);
+        if (result == qcclSuccess) result = post(moved, rank, sends_first, comm);
         if (result == qcclSuccess)
             result = qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, comm, NULL);
-        if (result == qcclSuccess) result = post(letters, rank, !sends_first, comm);
+        if (result == qcclSuccess) result = post(moved, rank, !sends_first, comm);
         ended = qcclGroupEnd();
         if (result == qcclSuccess) result = ended;
         if (result == qcclSuccess && stream) result = qcclStreamSynchronize(stream);
         if (result == qcclSuccess && sum != size) result = qcclInternalError;
     }
     qcclStreamDestroy(stream);
-    is_right = end_letters(letters, rank);
+    is_right = end_messages(moved, rank);
     return result == qcclSuccess && !is_right ? qcclInternalError : result;
 }
 
@@ -106,19 +107,19 @@ static void messages_come_in_any_order(void **state)
 static qcclResult_t one_rank_is_late(int rank, qcclComm_t comm, void *context)
 {
     enum { messages = 3 };
-    letters_t *letters[messages];
+    messages_t *moved[messages];
     qcclResult_t result = qcclSuccess, ended;
     int round, i, is_right = 1;
     (void)context;
     for (round = 0; round < size && result == qcclSuccess; round++) {
-        for (i = 0; i < messages; i++) letters[i] = new_letters(rank, i == 1 ? small : large);
+        for (i = 0; i < messages; i++) moved[i] = new_messages(rank, i == 1 ? small : large);
         if (rank == round) sleep_ms(20);
         result = qcclGroupStart();
         for (i = 0; i < 2 * messages && result == qcclSuccess; i++)
-            result = post(letters[i / 2], rank, (i + rank) & 1, comm);
+            result = post(moved[i / 2], rank, (i + rank) & 1, comm);
         ended = qcclGroupEnd();
         if (result == qcclSuccess) result = ended;
-        for (i = 0; i < messages; i++) is_right &= end_letters(letters[i], rank);
+        for (i = 0; i < messages; i++) is_right &= end_messages(moved[i], rank);
     }
     return result == qcclSuccess && !is_right ? qcclInternalError : result;
 }
@@ -343,6 +344,73 @@ static void wrong_groups_are_refused(void **state)
     end_world(&world);
 }
 
+/* The configs that a message cannot have. */
+static void refuse_configs(qcclComm_t comm, int peer)
+{
+    const qcclCollConfig_t fresh = QCCL_COLL_CONFIG_INIT;
+    qcclCollConfig_t configs[6];
+    qcclCodec_t int8;
+    int values[4] = {0}, sum = 1;
+    size_t i;
+    assert_int_equal(qcclCodecCreate(&int8, "int8"), qcclSuccess);
+    for (i = 0; i < 6; i++) configs[i] = fresh;
+    configs[0].codec = int8;
+    configs[1].algorithm = "ring";
+    configs[2].algorithm = "nonsense";
+    configs[3].stride = 8;
+    configs[4].timeout = NAN;
+    configs[5].codec = (qcclCodec_t)values;
+    for (i = 0; i < 6; i++) {
+        assert_int_equal(qcclGroupStart(), qcclSuccess);
+        assert_int_equal(qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, comm, NULL), qcclSuccess);
+        refused(qcclSendConfig(values, 4, qcclInt32, peer, comm, NULL, &configs[i]),
+                qcclInvalidArgument, "");
+        refused(qcclGroupEnd(), qcclInvalidArgument, "call 2 of the group (send)");
+        refused(qcclSendConfig(values, 4, qcclInt32, peer, comm, NULL, &configs[i]),
+                qcclInvalidArgument, "");
+    }
+    assert_int_equal(sum, 1);
+    assert_int_equal(qcclCodecDestroy(int8), qcclSuccess);
+}
+
+static qcclResult_t one_to_the_other(int rank, qcclComm_t comm, void *context)
+{
+    int value = 0;
+    (void)context;
+    return rank == 0 ? qcclSend(&value, 1, qcclInt32, 1, comm, NULL)
+                     : qcclRecv(&value, 1, qcclInt32, 0, comm, NULL);
+}
+
+/* A wrong config is found before the group's calls are made, and before the ranks meet. */
+static void wrong_configs_of_messages_are_refused(void **state)
+{
+    world_t world = make_world(2);
+    outcome_t outcome;
+    (void)state;
+    refuse_configs(world.comms[0], 1);
+    outcome = on_every_rank(&world, one_to_the_other, NULL);
+    assert_all_succeed(&outcome, 2);
+    refuse_configs(world.comms[0], 1);
+    assert_works(&world);
+    end_world(&world);
+}
+
+static void a_failed_communicator_copies_nothing(void **state)
+{
+    world_t world = make_world(2);
+    int from = 1, to = 0;
+    (void)state;
+    assert_int_equal(qcclCommRevoke(world.comms[1]), qcclSuccess);
+    refused(qcclSendRecv(&from, 1, 0, &to, 1, 0, qcclInt32, world.comms[0], NULL), qcclRevoked,
+            "rank 1 revoked");
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclSendRecv(&from, 1, 0, &to, 1, 0, qcclInt32, world.comms[0], NULL),
+                     qcclSuccess);
+    refused(qcclGroupEnd(), qcclRevoked, "call 1 of the group (send)");
+    assert_int_equal(to, 0);
+    end_world(&world);
+}
+
 static qcclResult_t on_a_failed_communicator(int rank, qcclComm_t comm, void *context)
 {
     float data[8] = {0};
@@ -434,6 +502,8 @@ int main(void)
         cmocka_unit_test(a_config_is_read_in_its_call),
         cmocka_unit_test(one_thread_serves_several_communicators),
         cmocka_unit_test(wrong_groups_are_refused),
+        cmocka_unit_test(wrong_configs_of_messages_are_refused),
+        cmocka_unit_test(a_failed_communicator_copies_nothing),
         cmocka_unit_test(a_failed_communicator_ends_the_group),
         cmocka_unit_test(a_group_that_fails_leaves_no_message_behind),
     };

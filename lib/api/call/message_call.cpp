@@ -35,14 +35,29 @@ static Done check_other(const Comm &comm, const MessageArguments &given) {
                             given.peer_name, given.peer);
 }
 
-Done check_message_of_group(const Comm &comm, const MessageArguments &given) {
+// The channel's call has the same config and finds the same mistakes in it, but only when there is
+// a channel.
+static Done check_config_of(Comm &comm, const MessageArguments &given) {
+    return check_config(comm, {.collective = Collective::send,
+                               .count_name = given.count_name,
+                               .count = given.count,
+                               .type = given.type,
+                               .config = given.config});
+}
+
+Done check_message_to_other(Comm &comm, const MessageArguments &given) {
+    QCCL_TRY(check_other(comm, given));
+    QCCL_TRY(outcome(check_message(comm, given)));
+    return check_config_of(comm, given);
+}
+
+Done check_message_of_group(Comm &comm, const MessageArguments &given) {
     QCCL_TRY(take_call_stream(comm, given.stream));
     if (comm.parts().device.gpu && given.stream != QCCL_STREAM_SYNC)
         return invalid_argument("stream is %p, but in a group messages of a GPU's communicator "
                                 "need QCCL_STREAM_SYNC",
                                 given.stream);
-    QCCL_TRY(check_other(comm, given));
-    return outcome(check_message(comm, given));
+    return check_message_to_other(comm, given);
 }
 
 static Done check_copy(const Comm &comm, const Buffer &send, const Buffer &recv) {
@@ -56,7 +71,7 @@ static Done check_copy(const Comm &comm, const Buffer &send, const Buffer &recv)
                             comm.rank(), comm.parts().device.gpu->traits().name.c_str());
 }
 
-Result<std::function<Done()>> check_both(const Comm &comm, const MessageArguments &to,
+Result<std::function<Done()>> check_both(Comm &comm, const MessageArguments &to,
                                          const MessageArguments &from) {
     QCCL_TRY(const Buffer send, check_message(comm, to));
     QCCL_TRY(const Buffer recv, check_message(comm, from));
@@ -72,8 +87,10 @@ Result<std::function<Done()>> check_both(const Comm &comm, const MessageArgument
         if (send.bytes != 0) std::memcpy(const_cast<void *>(recv.start), send.start, send.bytes);
         return {};
     };
+    QCCL_TRY(check_config_of(comm, to));
     // On a host stream the copy waits for its turn.
-    return std::function<Done()>([copy, handle = to.stream]() -> Done {
+    return std::function<Done()>([&comm, copy, handle = to.stream]() -> Done {
+        if (comm.has_failed()) return comm.abandon(Collective::send, comm.failure()->error);
         QCCL_TRY(const StreamRef stream, take_stream(handle));
         if (!stream) return copy();
         stream->enqueue({.run = copy});
@@ -155,8 +172,7 @@ Done move_message(Comm &comm, const MessageArguments &given) {
     // What can be wrong with the message besides its peer, the call on the channel finds, too.
     const PairChannel *channel = find_channel(comm, given);
     if (!channel) [[unlikely]] {
-        QCCL_TRY(check_other(comm, given));
-        QCCL_TRY(outcome(check_message(comm, given)));
+        QCCL_TRY(check_message_to_other(comm, given));
         QCCL_TRY(channel, open_channel(comm, given));
     }
     const bool is_enqueued = !blocks(given.stream) && !comm.parts().device.gpu;

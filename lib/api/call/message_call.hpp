@@ -30,12 +30,14 @@ struct MessageArguments {
 // Checks what can be checked without the channel, so that a wrong call does not wait for the peer.
 // Returns the buffer with its bytes.
 Result<Buffer> check_message(const Comm &comm, const MessageArguments &given);
-// The same for a message to another rank that may go on beside others.
-Done check_message_of_group(const Comm &comm, const MessageArguments &given);
+// The same for a message to another rank, with its config.
+Done check_message_to_other(Comm &comm, const MessageArguments &given);
+// The same for a message that may go on beside others.
+Done check_message_of_group(Comm &comm, const MessageArguments &given);
 // The same for two messages, of which one is sent and the other received. Returns what makes a copy
-// instead, if both peers are this rank: it copies, or enqueues that on a stream of the host, and
-// may be called while the buffers exist.
-Result<std::function<Done()>> check_both(const Comm &comm, const MessageArguments &to,
+// instead, if both peers are this rank: it copies, or enqueues that on a stream of the host. It may
+// be called while the communicator and the buffers exist.
+Result<std::function<Done()>> check_both(Comm &comm, const MessageArguments &to,
                                          const MessageArguments &from);
 
 // Returns the channel of the message. Null: there is none yet, the message is wrong, or the

@@ -103,16 +103,16 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
     return check([&]() -> Done {
         QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
         call.message = std::make_unique<const KeptMessage>(given, config);
-        QCCL_TRY(const CommRef comm, take_comm(handle));
-        return check_message_of_group(*comm, given);
+        QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
+        return check_message_of_group(entered.comm(), given);
     });
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &to, const MessageArguments &from) {
     GroupedCall &call = calls_.emplace_back(handle, Collective::send, to.stream);
     QCCL_TRY(check([&]() -> Done {
-        QCCL_TRY(const CommRef comm, take_comm(handle));
-        QCCL_TRY(call.copy, check_both(*comm, to, from));
+        QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
+        QCCL_TRY(call.copy, check_both(entered.comm(), to, from));
         return {};
     }));
     if (call.copy) return {};
