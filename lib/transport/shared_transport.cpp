@@ -390,22 +390,6 @@ Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
     return std::span<const std::byte>(segment.eager_data(exchange_, head.bytes), head.bytes);
 }
 
-Done Transport::exchange(EagerExchange &call) {
-    QCCL_TRY(begin(call.shape, call.numbers, call.timeout, Publishes::after_eager_slot));
-    QCCL_TRY(std::byte *const own, eager_slot(call.bytes));
-    call.write(own);
-    publish(call.bytes);
-    call.published();
-    for (size_t number = 0; number < call.ranks.size(); number++) {
-        std::span<const std::byte> slot{own, call.bytes};
-        if (const uint32_t peer = call.ranks[number]; peer != rank()) {
-            QCCL_TRY(slot, await_eager(peer));
-        }
-        QCCL_TRY(call.read(number, slot));
-    }
-    return end();
-}
-
 // The same steps as those of Transport::exchange, without those that have nothing to do.
 Done SharedTransport::exchange(EagerExchange &call) {
     if (!is_plain(call)) [[unlikely]]
