@@ -421,12 +421,10 @@ static Done run_on_stream(Comm &comm, const CallArguments &given) {
 
 // What check_buffers finds to be right most of the time.
 static bool are_buffers_right(const CallArguments &given, const BufferExtents &extents) {
-    const auto send = reinterpret_cast<uintptr_t>(given.send);
-    const auto recv = reinterpret_cast<uintptr_t>(given.recv);
-    if ((send == 0 && extents.send_bytes != 0) || (recv == 0 && extents.recv_bytes != 0))
-        return false;
-    return is_in_place(given, extents) || extents.send_bytes == 0 || extents.recv_bytes == 0 ||
-           (send <= recv ? recv - send >= extents.send_bytes : send - recv >= extents.recv_bytes);
+    const Buffer send{"send", given.send, extents.send_bytes};
+    const Buffer recv{"recv", given.recv, extents.recv_bytes};
+    return is_there(send) && is_there(recv) &&
+           (is_in_place(given, extents) || are_apart(send, recv));
 }
 
 std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given) {

@@ -306,20 +306,23 @@ Done check_count(const char *argument, size_t count, DataType type, uint32_t tim
 // The errors (invalid_argument) that the two checks below return.
 Error missing(const Buffer &buffer);
 Error overlap(const Buffer &a, const Buffer &b);
-// Refuses NULL, unless the buffer has 0 bytes.
-inline Done check_pointer(const Buffer &buffer) {
-    if (buffer.start || buffer.bytes == 0) return {};
-    return missing(buffer);
-}
-// Refuses two buffers that share a byte.
-inline Done check_apart(const Buffer &a, const Buffer &b) {
+// Whether the buffer is not NULL, or has 0 bytes.
+inline bool is_there(const Buffer &buffer) { return buffer.start || buffer.bytes == 0; }
+// Whether two buffers share no byte.
+inline bool are_apart(const Buffer &a, const Buffer &b) {
     const auto a_start = reinterpret_cast<uintptr_t>(a.start);
     const auto b_start = reinterpret_cast<uintptr_t>(b.start);
-    if (a.bytes == 0 || b.bytes == 0) return {};
+    if (a.bytes == 0 || b.bytes == 0) return true;
     // Distances are compared, so that a buffer at the end of the address space cannot wrap.
-    const bool is_apart =
-        a_start <= b_start ? b_start - a_start >= a.bytes : a_start - b_start >= b.bytes;
-    if (is_apart) return {};
+    return a_start <= b_start ? b_start - a_start >= a.bytes : a_start - b_start >= b.bytes;
+}
+// Refuse what the two functions above deny.
+inline Done check_pointer(const Buffer &buffer) {
+    if (is_there(buffer)) return {};
+    return missing(buffer);
+}
+inline Done check_apart(const Buffer &a, const Buffer &b) {
+    if (are_apart(a, b)) return {};
     return overlap(a, b);
 }
 
