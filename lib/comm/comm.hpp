@@ -143,6 +143,7 @@ struct CommParts {
     std::vector<InjectRule> inject;                     // those of this rank
     std::unique_ptr<CommTrace> trace;                   // null: none
     std::shared_ptr<SiblingComms> siblings;             // of qcclCommInitAll, else null
+    bool is_channel = false;                            // as FailureDetector has it
     // True: the ranks capture the same calls. False: a rank that cannot capture makes the call
     // without a graph.
     bool captures_alike = false;

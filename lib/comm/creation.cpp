@@ -85,7 +85,7 @@ constexpr const char *host_device_name = "host"; // name of the device
 // What the transport's waits call. It lives as long as the transport, and no longer than the
 // communicator.
 struct Waiting {
-    std::function<void()> watch; // may be empty
+    MessageOwner *owner = nullptr; // as of create_comm
     qcclIdle_t idle{};
     std::shared_ptr<SiblingComms> siblings;
     uint32_t rank = 0;
@@ -93,10 +93,10 @@ struct Waiting {
     std::function<void(const Error &)> fail; // set when the transport exists
 
     void operator()() const {
-        if (watch) watch();
+        if (owner) owner->look();
         // The caller's own function may make the missing calls, so there need not be a deadlock.
         if (idle.function) return idle.function(idle.context);
-        if (watch || !siblings || !fail) return;
+        if (owner || !siblings || !fail) return;
         if (const auto deadlock = siblings->find_deadlock(rank, threads_of_gpus)) fail(*deadlock);
     }
 };
@@ -112,12 +112,11 @@ Done greet(Bootstrap &bootstrap) {
 class Creation {
 public:
     Creation(const Implementations &implementations, Bootstrap &bootstrap, Reach reach,
-             const CommConfig &comm_config, const EnvSettings &env_settings,
-             std::function<void()> watch)
+             const CommConfig &comm_config, const EnvSettings &env_settings, MessageOwner *owner)
         : implementations_(implementations), bootstrap_(bootstrap), reach_(reach),
           comm_config_(comm_config), env_settings_(env_settings), settings_(env_settings.settings),
-          policy_(policy_of(comm_config, env_settings)), watch_(std::move(watch)),
-          exchange_(bootstrap), measured_(env_settings.measured), who_(log_prefix(comm_config)),
+          policy_(policy_of(comm_config, env_settings)), owner_(owner), exchange_(bootstrap),
+          measured_(env_settings.measured), who_(log_prefix(comm_config)),
           times_(env_settings.read_at) {
         times_.end("meeting");
     }
@@ -169,7 +168,7 @@ private:
     const EnvSettings &env_settings_;
     const Settings &settings_;
     CallPolicy policy_;
-    const std::function<void()> watch_;
+    MessageOwner *const owner_;
     StatusAllGather exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty: one host
     size_t gpus_ = 0;             // number of ranks on GPUs
@@ -378,13 +377,14 @@ Result<std::unique_ptr<Transport>>
 Creation::connect(const LocalResources &resources, const std::shared_ptr<SiblingComms> &siblings) {
     QCCL_TRY(TransportOptions options, transport_options());
     const auto waiting =
-        std::make_shared<Waiting>(Waiting{.watch = watch_,
+        std::make_shared<Waiting>(Waiting{.owner = owner_,
                                           .idle = comm_config_.idle,
                                           .siblings = siblings,
                                           .rank = options.rank,
                                           .threads_of_gpus = resources.device.threads(),
                                           .fail = {}});
     options.idle = [waiting] { (*waiting)(); };
+    options.owner = owner_;
     options.warn = [log = resources.log, siblings](const char *sentence) {
         log->warn("%s%s", sentence,
                   siblings ? " (ranks of qcclCommInitAll need a thread each)" : "");
@@ -470,6 +470,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
                   .inject = own_faults(),
                   .trace = std::move(traced),
                   .siblings = siblings,
+                  .is_channel = owner_ != nullptr,
                   .captures_alike = are_on_gpus_alike_});
     comm->watch_rules(RuleUse::join(env_settings_.rules, bootstrap_.rank(), bootstrap_.size()));
     comm->audit_calls(CallAudit::create(settings_, origin, comm->parts()));
@@ -484,10 +485,9 @@ Result<std::shared_ptr<Comm>> create_comm(const Implementations &implementations
                                           const CommConfig &comm_config,
                                           const EnvSettings &env_settings,
                                           const std::shared_ptr<SiblingComms> &siblings,
-                                          const TraceOrigin &origin, std::function<void()> watch) {
+                                          const TraceOrigin &origin, MessageOwner *owner) {
     QCCL_TRY(greet(bootstrap));
-    Creation creation(implementations, bootstrap, reach, comm_config, env_settings,
-                      std::move(watch));
+    Creation creation(implementations, bootstrap, reach, comm_config, env_settings, owner);
 
     auto resources = exception_boundary([&] {
         return open_local_resources(implementations, bootstrap.rank(), comm_config, env_settings);
@@ -564,7 +564,7 @@ Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
         arena = std::min(arena.value_or(most), most);
     }
     return create_comm(parts.implementations, bootstrap, parts.reach, comm_config, env_settings,
-                       siblings, origin_of_child(parent, options.how), options.watch);
+                       siblings, origin_of_child(parent, options.how), options.owner);
 }
 
 } // namespace qccl

@@ -49,14 +49,13 @@ Result<LocalResources> open_local_resources(const Implementations &implementatio
 // ---- Creation by all ranks
 
 // All ranks call it together, and an error is returned on all of them. `siblings`: of
-// qcclCommInitAll, else null. `origin`: what a split or shrink starts from. `watch`: what the waits
-// of calls do before they call the idle function, and instead of a search for deadlocks; may be
-// empty.
+// qcclCommInitAll, else null. `origin`: what a split or shrink starts from. `owner`: of a channel,
+// the communicator whose messages it carries, which outlives the channel; else null.
 Result<std::shared_ptr<Comm>>
 create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach reach,
             const CommConfig &comm_config, const EnvSettings &env_settings,
             const std::shared_ptr<SiblingComms> &siblings, const TraceOrigin &origin = {},
-            std::function<void()> watch = {});
+            MessageOwner *owner = nullptr);
 
 // ---- Creation from a parent
 
@@ -72,7 +71,7 @@ TraceOrigin origin_of_child(const Comm &parent, const char *how);
 struct ChildOptions {
     const char *how;               // the word that traces show: split, shrink or pair
     uint64_t most_arena_bytes = 0; // limits the child's arena; 0: no limit
-    std::function<void()> watch{}; // as of create_comm
+    MessageOwner *owner = nullptr; // as of create_comm
 };
 
 // Creates a communicator of the group's members, numbered in the group's order; this rank is one of

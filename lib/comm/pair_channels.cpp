@@ -25,30 +25,64 @@ static Error of_failed_comm() {
     return Error::make(Code::revoked, "the communicator of this channel has failed");
 }
 
-void PairChannels::Watch::look() const {
-    Comm *const made = channel.load(std::memory_order_acquire);
-    if (!made) return;
-    Comm &comm = pairs.comm_;
-    const CommParts &parts = made->parts();
+static int64_t now_ns() {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// ---- The communicator as a channel sees it
+
+PairChannels::Owner::Owner(const PairChannels &pairs, uint32_t peer, bool goes_up)
+    : pairs_(pairs), peer_(peer),
+      ends_(goes_up == (pairs.comm_.rank() < peer) ? MessageEnds{pairs.comm_.rank(), peer}
+                                                   : MessageEnds{peer, pairs.comm_.rank()}) {}
+
+void PairChannels::Owner::look() {
+    Comm *const channel = channel_.load(std::memory_order_acquire);
+    if (!channel) return;
+    Comm &comm = pairs_.comm_;
+    const CommParts &parts = channel->parts();
     if (parts.siblings && !parts.comm_config.idle.function && !comm.failure())
         if (const auto deadlock =
-                parts.siblings->find_deadlock(made->rank(), parts.device.threads()))
-            comm.fail(pairs.in_own_ranks(peer, *deadlock));
-    if (comm.failure()) made->fail(of_failed_comm());
+                parts.siblings->find_deadlock(channel->rank(), parts.device.threads()))
+            comm.fail(pairs_.in_own_ranks(peer_, *deadlock));
+    if (comm.failure()) channel->fail(of_failed_comm());
+}
+
+void PairChannels::Owner::waits(int64_t since_ns, int64_t now_ns) {
+    const bool sends = ends_.sender != peer_;
+    pairs_.comm_.parts().transport->message_waits({.peer = peer_, .sends = sends}, since_ns,
+                                                  now_ns);
+}
+
+void PairChannels::Owner::wait_done() { pairs_.comm_.parts().transport->message_wait_done(); }
+
+std::vector<RankState> PairChannels::Owner::states(int64_t now_ns) const {
+    return pairs_.comm_.parts().transport->states(now_ns);
+}
+
+// ---- Channels
+
+// Whether the sentence is FailureDetector's, about ranks of the communicator.
+static bool has_own_ranks(const Error &of_channel) {
+    return of_channel.code == Code::timeout || of_channel.code == Code::peer_lost ||
+           of_channel.code == Code::mismatch;
 }
 
 Error PairChannels::in_own_ranks(uint32_t peer, const Error &of_channel) const {
     const uint32_t lower = std::min(comm_.rank(), peer), upper = std::max(comm_.rank(), peer);
-    Error error = reworded(
-        of_channel, "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.260s",
-        lower, upper, of_channel.text);
+    Error error =
+        has_own_ranks(of_channel)
+            ? of_channel
+            : reworded(of_channel,
+                       "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.260s",
+                       lower, upper, of_channel.text);
     if (of_channel.rank != Error::no_rank) error.at_rank(of_channel.rank == 0 ? lower : upper);
     return error;
 }
 
 Result<const PairChannel *> PairChannels::open(uint32_t peer, bool sends, Timeout timeout) {
     if (!pairs_.contains(peer)) {
-        QCCL_TRY(ChannelPair pair, create(peer, timeout));
+        QCCL_TRY(ChannelPair pair, create(peer, sends, timeout));
         by_peer_.resize(comm_.size());
         const std::lock_guard lock(mutex_);
         by_peer_[peer] = &pairs_.emplace(peer, std::move(pair)).first->second;
@@ -56,11 +90,11 @@ Result<const PairChannel *> PairChannels::open(uint32_t peer, bool sends, Timeou
     return find(peer, sends);
 }
 
-Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer, Timeout timeout) {
-    ChannelPair pair{.up_watch = std::unique_ptr<Watch>(new Watch{*this, peer}),
-                     .down_watch = std::unique_ptr<Watch>(new Watch{*this, peer})};
-    QCCL_TRY(pair.up.comm, create_one(peer, true, timeout, *pair.up_watch));
-    QCCL_TRY(pair.down.comm, create_one(peer, false, timeout, *pair.down_watch));
+Result<PairChannels::ChannelPair> PairChannels::create(uint32_t peer, bool sends, Timeout timeout) {
+    ChannelPair pair{.up_owner = std::make_unique<Owner>(*this, peer, true),
+                     .down_owner = std::make_unique<Owner>(*this, peer, false)};
+    QCCL_TRY(pair.up.comm, create_one(peer, sends, timeout, *pair.up_owner));
+    QCCL_TRY(pair.down.comm, create_one(peer, sends, timeout, *pair.down_owner));
     outgoing(peer, pair)->registrations().add_all(comm_.registrations());
     return pair;
 }
@@ -74,35 +108,44 @@ Done PairChannels::check_creation(uint32_t peer) const {
     return deadlock ? Done(*deadlock) : Done();
 }
 
-Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool goes_up, Timeout timeout,
-                                                       Watch &watch) {
+Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool sends, Timeout timeout,
+                                                       Owner &owner) {
     const CommParts &parts = comm_.parts();
-    const uint32_t lower = std::min(comm_.rank(), peer), upper = std::max(comm_.rank(), peer);
+    const MessageEnds ends = owner.ends();
+    const uint32_t lower = ends.rank_of(0), upper = ends.rank_of(1);
     CommConfig comm_config = parts.comm_config;
-    comm_config.name += (comm_config.name.empty() ? "ranks " : ", ranks ") +
-                        std::to_string(goes_up ? lower : upper) + " to " +
-                        std::to_string(goes_up ? upper : lower);
+    comm_config.name +=
+        (comm_config.name.empty() ? "messages from rank " : ", messages from rank ") +
+        std::to_string(ends.sender) + " to rank " + std::to_string(ends.receiver);
     comm_config.codec.reset();
     comm_config.algorithm = {};
+    const MessageWait wait{.peer = peer, .sends = sends};
     MemberGroup group{.topic = first_topic + (uint64_t{lower} * comm_.size() + upper) * 2 +
-                               (goes_up ? 0 : 1),
+                               (ends.sender == lower ? 0 : 1),
                       .members = {lower, upper},
                       .timeout = timeout,
                       .what = creation_name,
                       .is_called_off = [this] { return comm_.is_closed(); },
-                      .cancel_check = [this, peer] { return check_creation(peer); },
+                      .cancel_check =
+                          [this, peer, wait, since = now_ns()] {
+                              comm_.parts().transport->message_waits(wait, since, now_ns());
+                              return check_creation(peer);
+                          },
                       .is_apart = true};
-    auto created = create_child(
-        comm_, group, comm_config, read_env_settings(),
-        {.how = "pair", .most_arena_bytes = most_arena_bytes, .watch = [&watch] { watch.look(); }});
+    auto created =
+        create_child(comm_, group, comm_config, read_env_settings(),
+                     {.how = "pair", .most_arena_bytes = most_arena_bytes, .owner = &owner});
     if (!created) {
+        Error error = created.error();
+        if (error.code == Code::timeout) error = explained(error, owner.states(now_ns()));
+        owner.wait_done();
         // What the peer has reported names ranks of the channel; other errors name those of the
         // communicator, over which the two meet.
-        const bool is_of_channel = created.error().code == Code::remote_error;
-        return is_of_channel ? in_own_ranks(peer, created.error()) : created.error();
+        return error.code == Code::remote_error ? in_own_ranks(peer, error) : error;
     }
+    owner.wait_done();
     const std::shared_ptr<Comm> made = std::move(*created);
-    watch.channel.store(made.get(), std::memory_order_release);
+    owner.set_channel(*made);
     // After this call the peer has read all that this rank has published for the creation, so that
     // this rank may publish something else.
     uint32_t mine = comm_.rank(), both[2] = {};

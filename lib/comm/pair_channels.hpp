@@ -10,6 +10,7 @@
 #include "comm/comm.hpp"
 #include "comm/comm_config.hpp"
 #include "comm/streams.hpp"
+#include "fault/failure_detector.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -52,7 +53,8 @@ public:
     void share(const Registrations &registrations);
     void deregister(const void *handle);
     void deregister_all();
-    // Returns an error of a channel, whose ranks are 0 and 1, as one of the communicator.
+    // Returns an error of a channel, whose ranks are 0 and 1, as one of the communicator. What its
+    // FailureDetector says is about ranks of the communicator already.
     Error in_own_ranks(uint32_t peer, const Error &of_channel) const;
     // Ends what the channels do, because the communicator has failed.
     void give_up();
@@ -65,23 +67,34 @@ public:
     void close();
 
 private:
-    // What a channel's waits call: it looks for a deadlock, and for the failure of the
-    // communicator.
-    struct Watch {
-        const PairChannels &pairs;
-        const uint32_t peer;
-        std::atomic<Comm *> channel{nullptr};
+    // The communicator as one of its channels sees it. It also lets the communicator's failure end
+    // the channel's waits.
+    class Owner final : public MessageOwner {
+    public:
+        Owner(const PairChannels &pairs, uint32_t peer, bool goes_up);
 
-        void look() const;
+        void set_channel(Comm &channel) { channel_.store(&channel, std::memory_order_release); }
+        MessageEnds ends() const override { return ends_; }
+        void look() override;
+        void waits(int64_t since_ns, int64_t now_ns) override;
+        void wait_done() override;
+        std::vector<RankState> states(int64_t now_ns) const override;
+
+    private:
+        const PairChannels &pairs_;
+        const uint32_t peer_;
+        const MessageEnds ends_;
+        std::atomic<Comm *> channel_{nullptr}; // null while it is created
     };
     struct ChannelPair {
-        std::unique_ptr<Watch> up_watch, down_watch; // channels look at them until they have ended
+        std::unique_ptr<Owner> up_owner, down_owner; // channels call them until they have ended
         PairChannel up{}, down{.root = 1};           // the lower rank sends in `up`
     };
 
-    Result<ChannelPair> create(uint32_t peer, Timeout timeout);
-    Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool goes_up, Timeout timeout,
-                                             Watch &watch);
+    // `sends`: the message for which the channels are made, which this rank is shown to wait in.
+    Result<ChannelPair> create(uint32_t peer, bool sends, Timeout timeout);
+    Result<std::shared_ptr<Comm>> create_one(uint32_t peer, bool sends, Timeout timeout,
+                                             Owner &owner);
     // Returns the error with which the wait for the peer ends, if there is one.
     Done check_creation(uint32_t peer) const;
     // Each channel, with its peer.

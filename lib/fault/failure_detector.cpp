@@ -27,23 +27,24 @@ static RankState rank_state(const PeerTable &peer_table, const CallHistory &hist
     state.is_remote = !peer_table.is_local(rank);
     state.has_left = status.has_left.load(std::memory_order_acquire) != 0;
     const uint32_t waits_on = status.waits_on.load(std::memory_order_acquire);
-    if (waits_on == 0 || waits_on > peer_table.size()) return state;
-    state.wait = Wait(waits_on - 1);
+    const auto message = MessageWait::of(status.message_wait.load(std::memory_order_acquire));
+    if (message && message->peer < peer_table.size() && !state.is_in_call())
+        state.wait = Wait(message->peer, message->sends ? WaitPhase::send : WaitPhase::receive);
+    else if (waits_on != 0 && waits_on <= peer_table.size())
+        state.wait = Wait(waits_on - 1);
+    else
+        return state;
     // What a remote rank has told says nothing about the time since.
     if (!state.is_remote)
         state.silent_ns = now_ns - status.awake_ns.load(std::memory_order_relaxed);
     return state;
 }
 
-std::vector<RankState> snapshot_states(const PeerTable &peer_table, const CallHistory &history,
-                                       const LivenessMonitor &liveness, int64_t now_ns) {
+std::vector<RankState> published_states(const PeerTable &peer_table, const CallHistory &history,
+                                        int64_t now_ns) {
     std::vector<RankState> states;
-    for (uint32_t rank = 0; rank < peer_table.size(); rank++) {
+    for (uint32_t rank = 0; rank < peer_table.size(); rank++)
         states.push_back(rank_state(peer_table, history, rank, now_ns));
-        RankState &state = states.back();
-        state.has_left |= liveness.has_left(rank);
-        if (liveness.has_ended(rank)) state.process = RankState::Process::ended;
-    }
     return states;
 }
 
@@ -104,6 +105,7 @@ FailureDetector::FailureDetector(const PeerTable &peer_table, const CallHistory 
                                  LivenessMonitor liveness, RemoteRanks *remote, Options options)
     : peer_table_(peer_table), history_(history), shared_error_(shared_error), recorder_(recorder),
       liveness_(std::move(liveness)), remote_(remote), options_(std::move(options)),
+      ends_(options_.owner ? std::optional(options_.owner->ends()) : std::nullopt),
       waiter_(peer_table.mine().bell(), peer_table.fences), idle_yields_(yields_alone) {
     if (!remote_) return;
     // All ranks of a host wait equally long: once one of them has warned, the others do not.
@@ -164,6 +166,7 @@ void FailureDetector::end() {
     waiter_.cancel();
     peer_table_.mine().status().waits_on.store(0, std::memory_order_relaxed);
     recorder_.wait_done();
+    if (options_.owner) options_.owner->wait_done();
     suspect_.reset();
     has_warned_ = false;
     has_asked_ = false;
@@ -177,6 +180,7 @@ void FailureDetector::show(const Wait &what) const {
     const uint32_t waits_on = what.phase == WaitPhase::device ? 0 : what.on + 1;
     status.waits_on.store(waits_on, std::memory_order_release);
     recorder_.waits(what, count_ns(since_), count_ns(now_));
+    if (options_.owner) options_.owner->waits(count_ns(since_), count_ns(now_));
 }
 
 Done FailureDetector::examine(const Wait &what) {
@@ -235,23 +239,30 @@ Error FailureDetector::lose(uint32_t peer) {
 }
 
 Error FailureDetector::lost(uint32_t peer) const {
-    const CallDescriptor &call = history_.current();
+    const std::string what = shown_call();
     if (has_left(peer))
-        return Error::make(Code::peer_lost,
-                           "rank %u has left the communicator; %s, call %" PRIu64 ", waits for it",
-                           peer, name(call.collective), call.call)
+        return Error::make(Code::peer_lost, "rank %u has left the communicator; %s%s waits for it",
+                           shown(peer), what.c_str(), ends_ ? "" : ",")
             .at_rank(peer);
-    const char *when = history_.begun(peer) < call.call ? "before" : "during";
+    const char *when = history_.begun(peer) < history_.current().call ? "before" : "during";
     // From another host, a process that has ended looks the same as a link that is down.
     if (!peer_table_.is_local(peer))
         return Error::make(Code::peer_lost,
                            "rank %u (pid %" PRId64 " of another host) died or cannot be reached "
-                           "%s %s, call %" PRIu64,
-                           peer, peer_table_.pids[peer], when, name(call.collective), call.call)
+                           "%s %s",
+                           shown(peer), peer_table_.pids[peer], when, what.c_str())
             .at_rank(peer);
-    return Error::make(Code::peer_lost, "rank %u (pid %" PRId64 ") died %s %s, call %" PRIu64, peer,
-                       peer_table_.pids[peer], when, name(call.collective), call.call)
+    return Error::make(Code::peer_lost, "rank %u (pid %" PRId64 ") died %s %s", shown(peer),
+                       peer_table_.pids[peer], when, what.c_str())
         .at_rank(peer);
+}
+
+std::string FailureDetector::shown_call() const {
+    if (ends_)
+        return "a message from rank " + std::to_string(ends_->sender) + " to rank " +
+               std::to_string(ends_->receiver);
+    const CallDescriptor &call = history_.current();
+    return name(call.collective) + (", call " + std::to_string(call.call));
 }
 
 bool FailureDetector::is_time_to_ask() const {
@@ -275,12 +286,11 @@ Done FailureDetector::check_time(uint32_t on) {
     if (waited >= options_.warn_after && !has_warned_) warn(on);
     if (timeout_ == Time{} || waited < timeout_) return {};
     const uint32_t peer = culprit(on);
-    const CallDescriptor &call = history_.current();
-    const char *what = history_.begun(peer) < call.call ? "come to" : "go on in";
+    const char *what = history_.begun(peer) < history_.current().call ? "come to" : "go on in";
     const Error error =
-        Error::make(Code::timeout, "rank %u did not %s %s, call %" PRIu64 ", within %g s", peer,
-                    what, name(call.collective), call.call, in_seconds(timeout_));
-    return shared_error_.set_once(explained(error).at_rank(peer));
+        Error::make(Code::timeout, "rank %u did not %s %s%s within %g s", shown(peer), what,
+                    shown_call().c_str(), ends_ ? "" : ",", in_seconds(timeout_));
+    return shared_error_.set_once(explained(error, states()).at_rank(peer));
 }
 
 void FailureDetector::warn(uint32_t on) {
@@ -295,19 +305,22 @@ void FailureDetector::warn(uint32_t on) {
     const uint32_t peer = culprit(on);
     const char *what = history_.begun(peer) < call.call ? "has not come to" : "does not go on in";
     const Error warning =
-        Error::make(Code::timeout, "rank %u (pid %" PRId64 ") %s %s, call %" PRIu64 ", for %g s",
-                    peer, peer_table_.pids[peer], what, name(call.collective), call.call,
+        Error::make(Code::timeout, "rank %u (pid %" PRId64 ") %s %s%s for %g s", shown(peer),
+                    peer_table_.pids[peer], what, shown_call().c_str(), ends_ ? "" : ",",
                     in_seconds(options_.warn_after));
-    options_.warn(explained(warning).text);
+    options_.warn(explained(warning, states()).text);
 }
 
-Error FailureDetector::explained(const Error &error) const {
-    const auto states = snapshot_states(peer_table_, history_, liveness_, count_ns(now_));
-    Error whole = error;
-    const size_t said = std::strlen(error.text), space = sizeof error.text - said - sizeof ": ";
-    std::snprintf(whole.text + said, sizeof whole.text - said, ": %s",
-                  one_sentence(summarize(states), space).c_str());
-    return whole;
+std::vector<RankState> FailureDetector::states() const {
+    const int64_t now_ns = count_ns(now_);
+    auto states = options_.owner ? options_.owner->states(now_ns)
+                                 : published_states(peer_table_, history_, now_ns);
+    for (uint32_t rank = 0; rank < peer_table_.size(); rank++) {
+        RankState &state = states[shown(rank)];
+        state.has_left |= liveness_.has_left(rank);
+        if (liveness_.has_ended(rank)) state.process = RankState::Process::ended;
+    }
+    return states;
 }
 
 // Returns the rank that the peer waits for at the moment, if any; the peer itself if it waits for a
@@ -350,7 +363,7 @@ uint32_t FailureDetector::slow_reader(uint32_t otherwise) const {
 }
 
 std::optional<uint32_t> FailureDetector::missing_witness(uint64_t call) const {
-    const auto difference = history_.difference(call);
+    const auto difference = history_.difference(call, ends());
     const uint32_t end = difference ? static_cast<uint32_t>(difference->rank) : peer_table_.size();
     for (uint32_t peer = 0; peer < end; peer++)
         if (!history_.find(peer, call) && !is_gone(peer)) return peer;
@@ -378,7 +391,8 @@ std::optional<Error> FailureDetector::await_difference(uint64_t call) {
         }
         if (const auto failure = shared_error_.failure()) return failure;
         const bool can_go_back = call > history_.oldest_kept() && now_ < deadline;
-        if (!can_go_back || !history_.differs_before(call)) return history_.difference(call);
+        if (!can_go_back || !history_.differs_before(call))
+            return history_.difference(call, ends());
         call--;
     }
 }

@@ -1,9 +1,13 @@
 // How a rank waits: it spins, then yields, then sleeps. Before each sleep the rank checks what may
 // have gone wrong: a failure elsewhere, a peer that has died or left, a peer in another call, a
 // wait that lasts too long. Its warnings and errors say what every rank does at the moment, as far
-// as this rank can tell (`snapshot_states`). Used by SharedTransport and SurvivorExchange on the
+// as this rank can tell. Used by SharedTransport and SurvivorExchange on the
 // thread that runs the rank's calls; `failure`, `send_goodbye` and `send_error` may be called by
 // any thread. `block`, `mismatch` and `lose` block.
+//
+// A channel is a communicator that carries the messages of two ranks of another one. Its users know
+// the ranks of that other communicator alone. So what a channel's FailureDetector says is about
+// those ranks, and its waits are shown there, too (`MessageOwner`).
 #pragma once
 
 #include "fault/liveness.hpp"
@@ -15,9 +19,30 @@ namespace qccl {
 
 // ---- States of all ranks
 
-// Returns one state for each rank, by rank. `now_ns` is in the clock of RankStatus::awake_ns.
-std::vector<RankState> snapshot_states(const PeerTable &peer_table, const CallHistory &history,
-                                       const LivenessMonitor &liveness, int64_t now_ns);
+// Returns one state for each rank, by rank, as the ranks publish them: whether a process has ended
+// is not in them. Any thread may call. `now_ns` is in the clock of RankStatus::awake_ns.
+std::vector<RankState> published_states(const PeerTable &peer_table, const CallHistory &history,
+                                        int64_t now_ns);
+
+// ---- Waits of a channel
+
+// The communicator whose messages a channel carries. Any thread may call.
+class MessageOwner {
+public:
+    virtual MessageEnds ends() const = 0;
+    // Called in long waits of the channel, in place of the search for deadlocks that calls of a
+    // communicator make.
+    virtual void look() = 0;
+    // Shows to the ranks of the communicator that this rank waits in a message. `wait_done` is
+    // called after it.
+    virtual void waits(int64_t since_ns, int64_t now_ns) = 0;
+    virtual void wait_done() = 0;
+    // As published_states.
+    virtual std::vector<RankState> states(int64_t now_ns) const = 0;
+
+protected:
+    ~MessageOwner() = default;
+};
 
 // ---- Waits
 
@@ -36,6 +61,7 @@ public:
         Time peer_timeout{};
         std::function<void(const char *)> warn;
         std::function<void()> idle;
+        MessageOwner *owner = nullptr; // of a channel
     };
 
     // `remote`: reaches the ranks of other hosts; null if there are none.
@@ -105,8 +131,12 @@ private:
     uint32_t culprit(uint32_t on) const;
     uint32_t slow_reader(uint32_t otherwise) const;
     void warn(uint32_t on);
-    // Appends to the error what all ranks do, as far as this rank can tell.
-    Error explained(const Error &error) const;
+    // What all ranks do, as far as this rank can tell.
+    std::vector<RankState> states() const;
+    // The rank and the current call, as the user knows them.
+    uint32_t shown(uint32_t rank) const { return ends_ ? ends_->rank_of(rank) : rank; }
+    std::string shown_call() const;
+    const MessageEnds *ends() const { return ends_ ? &*ends_ : nullptr; }
 
     const PeerTable &peer_table_;
     const CallHistory &history_;
@@ -115,6 +145,7 @@ private:
     LivenessMonitor liveness_;
     RemoteRanks *remote_;
     Options options_;
+    const std::optional<MessageEnds> ends_; // of a channel
     Waiter waiter_;
     Time timeout_{};
     uint32_t idle_yields_; // consecutive yields that returned at once

@@ -65,10 +65,10 @@ std::optional<CallHistory::Pair> CallHistory::find_difference(uint64_t call) con
     return std::nullopt;
 }
 
-std::optional<Error> CallHistory::difference(uint64_t call) const {
+std::optional<Error> CallHistory::difference(uint64_t call, const MessageEnds *ends) const {
     const auto pair = find_difference(call);
     if (!pair) return std::nullopt;
-    return pair->ours.difference(pair->reference, pair->theirs, pair->rank);
+    return pair->ours.difference(pair->reference, pair->theirs, pair->rank, ends);
 }
 
 bool CallHistory::differs_before(uint64_t call) const {

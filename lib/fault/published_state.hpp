@@ -82,8 +82,9 @@ public:
     std::optional<uint64_t> disagreement(uint32_t rank) const;
     // Returns an error that says how the ranks' descriptors of that call differ, with the same text
     // on every rank: it compares the lowest rank that has published the call with the lowest rank
-    // that differs from it. Nothing: the published descriptors are equal.
-    std::optional<Error> difference(uint64_t call) const;
+    // that differs from it. Nothing: the published descriptors are equal. `ends` as in
+    // CallDescriptor::difference.
+    std::optional<Error> difference(uint64_t call, const MessageEnds *ends = nullptr) const;
     // Returns whether the two ranks that `difference` compares have made different calls before
     // that call.
     bool differs_before(uint64_t call) const;

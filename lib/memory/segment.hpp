@@ -48,6 +48,19 @@ struct alignas(cache_line) Bell {
     std::atomic<uint32_t> rings{0}; // the futex
 };
 
+// A long wait in a message, outside of the communicator's calls.
+struct MessageWait {
+    uint32_t peer = 0;
+    bool sends = false;
+
+    // In one word; 0 stands for no such wait.
+    uint32_t word() const { return 2 * (peer + 1) + (sends ? 1 : 0); }
+    static std::optional<MessageWait> of(uint32_t word) {
+        if (word < 2) return std::nullopt;
+        return MessageWait{.peer = word / 2 - 1, .sends = word % 2 != 0};
+    }
+};
+
 // The state that the owner publishes for the ranks that wait for it.
 struct alignas(cache_line) RankStatus {
     std::atomic<uint64_t> begun{0};          // number of its latest call
@@ -60,6 +73,7 @@ struct alignas(cache_line) RankStatus {
     // 1: the rank knows that the communicator has failed and makes other calls instead of shrinking
     // it.
     std::atomic<uint32_t> ignores_failure{0};
+    std::atomic<uint32_t> message_wait{0};    // as MessageWait::word
     std::atomic<uint64_t> overflow_needed{0}; // bytes yet to be allocated for its current call
 };
 static_assert(sizeof(RankStatus) == cache_line);
@@ -202,8 +216,11 @@ public:
     }
     // Where so many bytes of the exchange lie.
     std::byte *eager_data(uint64_t exchange, size_t bytes) const {
-        if (bytes <= most_short_eager_bytes)
-            return reinterpret_cast<std::byte *>(&eager_header(exchange) + 1);
+        return eager_data(eager_header(exchange), exchange, bytes);
+    }
+    // The same for a caller that has the header.
+    std::byte *eager_data(EagerHeader &head, uint64_t exchange, size_t bytes) const {
+        if (bytes <= most_short_eager_bytes) return reinterpret_cast<std::byte *>(&head + 1);
         return base_ + long_eager_ + exchange % long_eager_slots_kept * long_eager_stride_;
     }
     SeqlockHeader &record(uint32_t number) const { return *at<SeqlockHeader>(record_at(number)); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 namespace qccl {
@@ -111,8 +112,28 @@ uint64_t CallShape::hash(const CallNumbers &numbers) const {
     return hash_with(numbers, descriptor_, digest_);
 }
 
+namespace {
+
+// Returns what "rank 3" does in the words of a message: "rank 3 sends".
+std::string end_text(const MessageEnds &ends, uint32_t of_two) {
+    const uint32_t rank = ends.rank_of(of_two);
+    return "rank " + std::to_string(rank) + (rank == ends.sender ? " sends" : " receives");
+}
+
+// Messages have no number that a caller could know.
+Error differing_messages(const MessageEnds &ends, uint32_t reference, uint32_t rank,
+                         const Field &field) {
+    return Error::make(Code::mismatch,
+                       "%s with %s %s, %s with %s %s, in a message from rank %u to rank %u",
+                       end_text(ends, rank).c_str(), field.name, Spelled(field.theirs).text,
+                       end_text(ends, reference).c_str(), field.name, Spelled(field.ours).text,
+                       ends.sender, ends.receiver);
+}
+
+} // namespace
+
 std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDescriptor &theirs,
-                                                uint32_t rank) const {
+                                                uint32_t rank, const MessageEnds *ends) const {
     // Compared first, because the other differences may follow from this one.
     if (captured != theirs.captured)
         return Error::make(Code::mismatch, "rank %u makes %s, rank %u %s, in call %" PRIu64, rank,
@@ -141,6 +162,10 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
     };
     for (const Field &field : fields) {
         if (field.agrees()) continue;
+        if (ends)
+            return differing_messages(*ends, reference, rank, field)
+                .at_rank(rank)
+                .compared(field.ours.number, field.theirs.number);
         return Error::make(Code::mismatch,
                            "rank %u calls %s with %s %s, rank %u with %s %s, in call %" PRIu64,
                            rank, Spelled(named(collective)).text, field.name,

@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,16 @@ struct CallNumbers {
     uint64_t tag = 0;      // the caller's; shown, not compared
     uint64_t captured = 0; // see CallDescriptor, also for `earlier`
     uint64_t earlier = 0;
+};
+
+// The two ranks of a message, in the communicator of which they are ranks. The message is a call on
+// a communicator of these two alone, in which the lower one is rank 0.
+struct MessageEnds {
+    uint32_t sender = 0, receiver = 0;
+
+    uint32_t rank_of(uint32_t of_two) const {
+        return of_two == 0 ? std::min(sender, receiver) : std::max(sender, receiver);
+    }
 };
 
 // Everything that the ranks must agree on about one call. Each rank publishes its descriptor before
@@ -67,9 +78,10 @@ struct CallDescriptor {
     uint64_t hash() const; // of everything that must agree
     // Returns the first field in which `theirs` (of rank `rank`) differs from this descriptor (of
     // rank `reference`), as a mismatch whose sentence has both values. The last difference checked
-    // is that calls before this one differed. Empty if there is none.
-    std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
-                                    uint32_t rank) const;
+    // is that calls before this one differed. Empty if there is none. `ends`: the call is a message
+    // of these ranks, and the sentence says so; null: it is none.
+    std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs, uint32_t rank,
+                                    const MessageEnds *ends = nullptr) const;
 };
 static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word: no padding");
 
@@ -102,6 +114,9 @@ enum class WaitPhase : uint32_t {
     readers = 5,       // peers to read a chunk of this rank
     network = 6,       // sent messages to leave for other hosts
     device = 7,        // this rank's device to compute
+    // Of a rank in a message: the other end to make the matching call.
+    send = 8,
+    receive = 9,
 };
 
 struct Wait {

@@ -63,9 +63,9 @@ size_t find(States states, uint32_t rank) {
 }
 
 // Returns for every state the rank that it waits for in the end: the end of the chain of ranks of
-// which each waits for the next. Empty if the chain ends at a rank that waits for its readers, if
-// the chain is a cycle, or if the state waits for nothing. Every state is visited once, however
-// long the chains are.
+// which each waits for the next, up to a rank that is in a message. Empty if the chain ends at a
+// rank that waits for its readers, if the chain is a cycle, or if the state waits for nothing.
+// Every state is visited once, however long the chains are.
 std::vector<Awaited> awaited_in_the_end(States states) {
     std::vector<Awaited> ends(states.size());
     std::vector<bool> is_seen(states.size()); // its end is known or is being searched
@@ -83,13 +83,41 @@ std::vector<Awaited> awaited_in_the_end(States states) {
             const uint32_t on = states[at].wait->on;
             if (on == states[at].rank) break;
             at = find(states, on);
-            if (at < states.size() && states[at].is_waiting()) continue;
+            const bool goes_on = at < states.size() && states[at].is_waiting();
+            if (goes_on && !states[at].is_in_message()) continue;
             end = on;
             break;
         }
         for (const size_t passed : chain) ends[passed] = end;
     }
     return ends;
+}
+
+// Returns ranks of which each waits for the next, and the last one for the first, by number; empty
+// if there are none. One of them is in a message: ranks in calls of the communicator alone wait for
+// each other only in states that were read at different times.
+std::vector<uint32_t> deadlocked(States states) {
+    const auto goes_on = [&](size_t at) {
+        return at < states.size() && states[at].is_waiting() &&
+               states[at].wait->on != states[at].rank;
+    };
+    const auto next_of = [&](size_t at) { return find(states, states[at].wait->on); };
+    std::vector<size_t> seen_from(states.size(), states.size()); // where the chain began
+    for (size_t first = 0; first < states.size(); first++) {
+        size_t at = first;
+        for (; goes_on(at) && seen_from[at] == states.size(); at = next_of(at))
+            seen_from[at] = first;
+        if (!goes_on(at) || seen_from[at] != first) continue;
+        std::vector<uint32_t> ranks{states[at].rank};
+        bool has_message = states[at].is_in_message();
+        for (size_t next = next_of(at); next != at; next = next_of(next)) {
+            ranks.push_back(states[next].rank);
+            has_message |= states[next].is_in_message();
+        }
+        std::ranges::sort(ranks);
+        if (has_message) return ranks;
+    }
+    return {};
 }
 
 std::string halt_text(const RankState &state, bool several) {
@@ -107,6 +135,11 @@ std::string call_predicate(const RankState &state, const Awaited &awaited, bool 
            (awaited ? " for rank " + std::to_string(*awaited) : " for others to read");
 }
 
+std::string message_text(const Wait &wait) {
+    return (wait.phase == WaitPhase::send ? " to send to rank " : " to receive from rank ") +
+           std::to_string(wait.on);
+}
+
 // Returns the words behind "rank 3" or "ranks 3, 4". `awaited`: the rank that it waits for in the
 // end.
 std::string predicate(const RankState &state, const Awaited &awaited, bool several) {
@@ -117,6 +150,8 @@ std::string predicate(const RankState &state, const Awaited &awaited, bool sever
     if (state.has_failed) return have.of(several) + std::string(" failed") + place_text(state);
     if (state.is_in_call())
         return call_predicate(state, awaited, several) + halt_text(state, several);
+    if (state.is_in_message())
+        return wait_for.of(several) + message_text(*state.wait) + halt_text(state, several);
     if (state.is_remote) return be_heard.of(several) + place_text(state);
     const std::string since = state.begun == 0 ? " before the first" : " since " + call_text(state);
     return be.of(several) + (" in no call" + since) + halt_text(state, several);
@@ -133,6 +168,8 @@ std::string wait_text(const RankState &state) {
     case WaitPhase::readers: return "waits for others to read a chunk";
     case WaitPhase::network: return "waits for the network to take a chunk";
     case WaitPhase::device: return "waits for its device to compute";
+    case WaitPhase::send:
+    case WaitPhase::receive: return wait_for.one + message_text(wait);
     case WaitPhase::unknown: break;
     }
     return wait.on == state.rank ? "waits for others to read" : "waits for " + other;
@@ -165,8 +202,8 @@ std::string rank_list(std::span<const uint32_t> ranks) {
 }
 
 std::string describe(const RankState &state) {
-    if (!state.wait || !state.is_in_call() || state.process == Process::ended)
-        return predicate(state, std::nullopt, false);
+    const bool waits = state.wait && (state.is_in_call() || state.is_in_message());
+    if (!waits || state.process == Process::ended) return predicate(state, std::nullopt, false);
     const Wait &wait = *state.wait;
     std::string text = wait_text(state) + of_how_many("step", wait.step, wait.steps) +
                        of_how_many("segment", wait.segment, wait.segments) + ", for " +
@@ -191,6 +228,8 @@ std::vector<std::string> summarize(std::span<const RankState> states) {
         groups[place->second].ranks.push_back(states[i].rank);
     }
     std::vector<std::string> sentences;
+    if (const auto ranks = deadlocked(states); !ranks.empty())
+        sentences.push_back("ranks " + rank_list(ranks) + " wait for each other");
     for (const auto &[first, ranks] : groups) {
         const bool several = ranks.size() > 1;
         sentences.push_back((several ? "ranks " : "rank ") + rank_list(ranks) + " " +
@@ -210,6 +249,14 @@ std::string one_sentence(std::span<const std::string> sentences, size_t most) {
         text += more;
     }
     return text;
+}
+
+Error explained(const Error &error, std::span<const RankState> states) {
+    Error whole = error;
+    const size_t said = std::strlen(error.text), space = sizeof error.text - said - sizeof ": ";
+    std::snprintf(whole.text + said, sizeof whole.text - said, ": %s",
+                  one_sentence(summarize(states), space).c_str());
+    return whole;
 }
 
 // ---- Reading records
@@ -301,7 +348,7 @@ uint32_t to_32_bits(uint64_t number) {
 
 Wait wait_of(const RecordedState &state) {
     Wait wait(to_32_bits(state.on));
-    if (state.phase <= static_cast<uint64_t>(WaitPhase::device))
+    if (state.phase <= static_cast<uint64_t>(WaitPhase::receive))
         wait.phase = static_cast<WaitPhase>(state.phase);
     wait.step = to_32_bits(state.step);
     wait.steps = to_32_bits(state.steps);

@@ -127,10 +127,15 @@ struct RankState {
     Process process = Process::runs;
 
     bool is_in_call() const { return begun > ended; }
+    // Whether the rank is in a message and in none of the communicator's calls.
+    bool is_in_message() const {
+        return wait && (wait->phase == WaitPhase::send || wait->phase == WaitPhase::receive);
+    }
     bool has_stalled() const { return wait && silent_ns >= 1'000'000'000; }
     // Whether the rank waits and would continue if the event that it waits for came.
     bool is_waiting() const {
-        return wait && is_in_call() && !has_left && process == Process::runs && !has_stalled();
+        return wait && (is_in_call() || is_in_message()) && !has_left && process == Process::runs &&
+               !has_stalled();
     }
 };
 
@@ -141,11 +146,14 @@ std::string rank_list(std::span<const uint32_t> ranks);
 // 8, for 12.3 s".
 std::string describe(const RankState &state);
 // Returns which rank the ranks wait for in the end, and what the others do: one sentence for all
-// ranks of which the same can be said, in the order of their lowest ranks. `states` is in the order
-// of ranks.
+// ranks of which the same can be said, in the order of their lowest ranks. Before them stands a
+// sentence about ranks that wait for each other in messages, if there are such ranks. `states` is
+// in the order of ranks.
 std::vector<std::string> summarize(std::span<const RankState> states);
 // Joins the sentences into one of at most `most` characters.
 std::string one_sentence(std::span<const std::string> sentences, size_t most);
+// Appends to an error what the ranks do, as far as its sentence has space.
+Error explained(const Error &error, std::span<const RankState> states);
 
 // ---- Reading records
 

@@ -108,6 +108,8 @@ constexpr std::string_view phase_name(uint8_t phase) {
     case WaitPhase::readers: return "readers";
     case WaitPhase::network: return "network";
     case WaitPhase::device: return "device";
+    case WaitPhase::send:
+    case WaitPhase::receive: // of a communicator's record; its trace shows the waits of calls
     case WaitPhase::unknown: break;
     }
     return "unknown";

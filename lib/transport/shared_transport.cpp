@@ -20,13 +20,6 @@ static void fetch_behind(const EagerHeader &head, size_t bytes) {
     for (size_t at = cache_line; at < bytes; at += cache_line) __builtin_prefetch(line + at);
 }
 
-// Does what Segment::eager_data does, for a caller that has the header.
-static std::byte *data_behind(const Segment &segment, EagerHeader &head, uint64_t exchange,
-                              size_t bytes) {
-    return bytes <= most_short_eager_bytes ? reinterpret_cast<std::byte *>(&head + 1)
-                                           : segment.eager_data(exchange, bytes);
-}
-
 std::function<size_t()> free_memory_of(const TransportOptions &options) {
     return options.free_memory ? options.free_memory : free_memory_bytes;
 }
@@ -62,7 +55,8 @@ SharedTransport::SharedTransport(const char *name, PeerTable peer_table, Livenes
                  .warn_after = options.warn_after,
                  .peer_timeout = options.peer_timeout,
                  .warn = options.warn,
-                 .idle = options.idle}),
+                 .idle = options.idle,
+                 .owner = options.owner}),
       survivors_(peer_table_, history_, detector_, remote_.get(),
                  {.warn_after = options.warn_after,
                   .warn = options.warn,
@@ -399,7 +393,7 @@ Done SharedTransport::exchange(EagerExchange &call) {
     is_call_published_ = false;
     const Segment &mine = peer_table_.mine();
     EagerHeader &own = mine.eager_header(exchange_ + 1);
-    std::byte *const data = data_behind(mine, own, exchange_ + 1, call.bytes);
+    std::byte *const data = mine.eager_data(own, exchange_ + 1, call.bytes);
     call.write(data);
     publish(own, call.bytes);
     call.published();
@@ -418,7 +412,7 @@ Done SharedTransport::exchange(EagerExchange &call) {
         }
         peers_[peer].seen = exchange_;
         const size_t bytes = head.bytes;
-        QCCL_TRY(call.read(number, {data_behind(segment, head, exchange_, bytes), bytes}));
+        QCCL_TRY(call.read(number, {segment.eager_data(head, exchange_, bytes), bytes}));
     }
     return end();
 }
@@ -500,6 +494,22 @@ Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
 
 // Whether the peer has begun the call and its descriptor is here. A rank of another host may tell
 // of a later call first, as the goodbye of a failed rank does.
+void SharedTransport::message_waits(const MessageWait &wait, int64_t since_ns, int64_t now_ns) {
+    RankStatus &status = peer_table_.mine().status();
+    status.awake_ns.store(now_ns, std::memory_order_relaxed);
+    status.message_wait.store(wait.word(), std::memory_order_release);
+    // The record shows one wait, and a call of the communicator is more than a message.
+    if (status.begun.load(std::memory_order_relaxed) ==
+        status.ended.load(std::memory_order_relaxed))
+        recorder_.waits({wait.peer, wait.sends ? WaitPhase::send : WaitPhase::receive}, since_ns,
+                        now_ns);
+}
+
+void SharedTransport::message_wait_done() {
+    peer_table_.mine().status().message_wait.store(0, std::memory_order_relaxed);
+    recorder_.wait_done();
+}
+
 bool SharedTransport::has_described(uint32_t peer, uint64_t call) const {
     return history_.begun(peer) >= call &&
            (peer_table_.is_local(peer) || history_.find(peer, call));

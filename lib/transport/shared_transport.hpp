@@ -87,6 +87,11 @@ public:
     void ignore_failure() override;
     bool claim_log() override { return shared_error_.claim_log(); }
     SurvivorExchange &survivor_exchange() override { return survivors_; }
+    void message_waits(const MessageWait &wait, int64_t since_ns, int64_t now_ns) override;
+    void message_wait_done() override;
+    std::vector<RankState> states(int64_t now_ns) const override {
+        return published_states(peer_table_, history_, now_ns);
+    }
     void leave() override;
 
 private:

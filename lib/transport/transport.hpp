@@ -36,6 +36,7 @@ struct RecvBuffer {
     std::span<std::byte> memory{};
 };
 
+class MessageOwner;
 class SurvivorExchange;
 
 // What stays as it is for a transport's life. The caller need not ask for it by virtual calls.
@@ -85,7 +86,8 @@ protected:
     ~EagerExchange() = default;
 };
 
-// One rank's end of one communicator. Not thread-safe, except `fail`, `failure` and `network_time`.
+// One rank's end of one communicator. Not thread-safe, except the functions that any thread may
+// call.
 class Transport {
 public:
     virtual ~Transport() = default;
@@ -235,6 +237,13 @@ public:
     // failed.
     virtual SurvivorExchange &survivor_exchange() = 0;
 
+    // Of a communicator for whose messages there are channels: show to the other ranks that this
+    // rank waits in a message, and that it no longer does, for warnings and errors. Any thread.
+    virtual void message_waits(const MessageWait &wait, int64_t since_ns, int64_t now_ns) = 0;
+    virtual void message_wait_done() = 0;
+    // As published_states. Any thread.
+    virtual std::vector<RankState> states(int64_t now_ns) const = 0;
+
     // Returns the time that this rank's threads have spent on moving bytes between hosts. Any
     // thread, any time.
     virtual std::chrono::nanoseconds network_time() const { return {}; }
@@ -299,6 +308,8 @@ struct TransportOptions {
     // Gets sentences about the wire-up, for the log; empty: the log wants none.
     std::function<void(const char *sentence)> tell;
     std::function<void()> idle; // called in every long wait; may be empty
+    // Of a channel: the communicator whose messages it carries. It outlives the transport.
+    MessageOwner *owner = nullptr;
 };
 
 // Creates an shm transport: the ranks of one host are processes, or threads that behave like

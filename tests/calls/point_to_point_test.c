@@ -277,8 +277,9 @@ static void other_counts_are_a_mismatch(void **state)
     int rank;
     (void)state;
     for (rank = 0; rank < 3; rank++) assert_int_equal(outcome.result[rank], qcclMismatch);
-    assert_says(outcome.sentence[2], "between rank 1 (0 here) and rank 2 (1 here)");
-    assert_says(outcome.sentence[2], "count 9");
+    assert_says(outcome.sentence[2], "rank 1 sends with count 8");
+    assert_says(outcome.sentence[2], "rank 2 receives with count 9");
+    assert_says(outcome.sentence[2], "in a message from rank 1 to rank 2");
     end_world(&world);
 }
 
@@ -310,7 +311,7 @@ static void a_stream_tells_the_communicator(void **state)
     for (rank = 0; rank < 3; rank++) configs[rank].timeout = 10;
     world = join_world(3, configs);
     outcome = on_every_rank(&world, with_other_counts_on_streams, NULL);
-    assert_all_say(&outcome, 3, qcclMismatch, "between rank 1 (0 here) and rank 2 (1 here)");
+    assert_all_say(&outcome, 3, qcclMismatch, "in a message from rank 1 to rank 2");
     for (rank = 0; rank < 3; rank++) /* each rank has been told */
         assert_int_equal(qcclCommDestroy(world.comms[rank]), qcclSuccess);
 }
@@ -382,7 +383,9 @@ static void a_later_send_times_out_too(void **state)
     const outcome_t outcome = on_every_rank(&world, second_is_not_received, NULL);
     (void)state;
     assert_int_equal(outcome.result[0], qcclTimeout);
-    assert_says(outcome.sentence[0], "between rank 0 (0 here) and rank 1 (1 here)");
+    assert_says(outcome.sentence[0],
+                "rank 1 did not come to a message from rank 0 to rank 1 within 1 s: "
+                "rank 0 waits to send to rank 1; rank 1 is in no call before the first");
     assert_int_equal(outcome.result[1], qcclSuccess);
     end_world(&world);
 }

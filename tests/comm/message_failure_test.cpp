@@ -61,21 +61,30 @@ void without_a_failure_the_end_counts_soon() {
     CHECK(std::strstr(error.text, "between rank 0 (0 here) and rank 1 (1 here)") != nullptr);
 }
 
-// A channel numbers its two ranks from 0 on.
-void an_error_of_a_channel_names_ranks_of_the_communicator() {
+// A channel numbers its two ranks from 0 on. A sentence of the channel's own waits is about ranks
+// of the communicator already.
+void an_error_of_a_channel_names_ranks_of_the_communicator(Code code, const char *text,
+                                                           const char *shown) {
     const World world(4);
     const CommRef rank = world.rank(2);
     std::thread peer([&] { CHECK_OK(world.rank(3)->pairs().open(2, true, 10s)); });
     const auto opened = rank->pairs().open(3, false, 10s);
     peer.join();
     CHECK_OK(opened);
-    (*opened)->comm->fail(Error::make(Code::peer_lost, "rank 1 died").at_rank(1));
+    (*opened)->comm->fail(Error::make(code, "%s", text).at_rank(1));
     const Done done = rank->pairs().finalize();
     CHECK(!done);
-    CHECK(done.error().code == Code::peer_lost);
+    CHECK(done.error().code == code);
     CHECK_EQ(done.error().rank, 3);
-    CHECK_EQ(std::string(done.error().text),
-             "between rank 2 (0 here) and rank 3 (1 here): rank 1 died");
+    CHECK_EQ(std::string(done.error().text), shown);
+}
+
+void errors_of_channels_name_ranks_of_the_communicator() {
+    an_error_of_a_channel_names_ranks_of_the_communicator(
+        Code::system_error, "rank 1 has no memory",
+        "between rank 2 (0 here) and rank 3 (1 here): rank 1 has no memory");
+    for (const Code code : {Code::timeout, Code::peer_lost, Code::mismatch})
+        an_error_of_a_channel_names_ranks_of_the_communicator(code, "rank 3 died", "rank 3 died");
 }
 
 } // namespace
@@ -84,7 +93,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(the_failure_that_comes_later_counts),
         QTEST(without_a_failure_the_end_counts_soon),
-        QTEST(an_error_of_a_channel_names_ranks_of_the_communicator),
+        QTEST(errors_of_channels_name_ranks_of_the_communicator),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

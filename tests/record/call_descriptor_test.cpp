@@ -102,6 +102,25 @@ static void first_difference_is_named() {
     CHECK_EQ(error->got, 7);
 }
 
+// A message is a call of two ranks that the reader does not know by these numbers.
+static void messages_name_their_ends() {
+    const MessageEnds down{.sender = 7, .receiver = 3}, up{.sender = 3, .receiver = 7};
+    CHECK_EQ(down.rank_of(0), 3U);
+    CHECK_EQ(down.rank_of(1), 7U);
+    CallDescriptor other = sample();
+    other.count = 7;
+    CHECK_EQ(std::string(sample().difference(0, other, 1, &down)->text),
+             "rank 7 sends with count 7, rank 3 receives with count 1000, in a message from rank 7 "
+             "to rank 3");
+    const auto error = sample().difference(0, other, 1, &up);
+    CHECK_EQ(std::string(error->text),
+             "rank 7 receives with count 7, rank 3 sends with count 1000, in a message from rank 3 "
+             "to rank 7");
+    CHECK_EQ(error->rank, 1);
+    CHECK_EQ(error->expected, 1000);
+    CHECK_EQ(error->got, 7);
+}
+
 // Calls without a root have a hash of their counts in its place, if they have several counts.
 static void other_counts_are_named() {
     for (const Collective collective : {Collective::all_reduce, all_gather_v}) {
@@ -147,9 +166,13 @@ static void what_names_nothing_is_told_by_its_number() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(hash_covers_what_must_agree), QTEST(hash_tells_neighbours_apart),
-        QTEST(first_difference_is_named),   QTEST(other_counts_are_named),
-        QTEST(longest_specs_fit),           QTEST(what_names_nothing_is_told_by_its_number),
+        QTEST(messages_name_their_ends),
+        QTEST(hash_covers_what_must_agree),
+        QTEST(hash_tells_neighbours_apart),
+        QTEST(first_difference_is_named),
+        QTEST(other_counts_are_named),
+        QTEST(longest_specs_fit),
+        QTEST(what_names_nothing_is_told_by_its_number),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

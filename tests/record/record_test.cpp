@@ -210,6 +210,37 @@ void ranks_are_grouped_by_whom_they_wait_for_in_the_end() {
     CHECK_EQ(one_sentence(sentences, 3), "...");
 }
 
+RankState in_message(uint32_t rank, uint32_t on, WaitPhase phase) {
+    RankState state = idle(rank);
+    state.wait = Wait(on, phase);
+    return state;
+}
+
+void deadlocks_of_messages_are_named() {
+    const auto receives = WaitPhase::receive, sends = WaitPhase::send;
+    // Of two ranks, one of which waits in a call; the others wait for them.
+    const std::vector<RankState> mixed{waiting(0, 1), in_message(1, 2, receives), waiting(2, 0),
+                                       waiting(3, 2), in_message(4, 1, sends)};
+    auto said = summarize(mixed);
+    CHECK_EQ(said.size(), size_t{4});
+    CHECK_EQ(said[0], "ranks 0-2 wait for each other");
+    CHECK_EQ(said[1], "ranks 0, 2, 3 wait in call 17 (all_reduce) for rank 1");
+    CHECK_EQ(said[2], "rank 1 waits to receive from rank 2");
+    CHECK_EQ(said[3], "rank 4 waits to send to rank 1");
+    CHECK_EQ(describe(mixed[1]), "waits to receive from rank 2, for 0.0 s");
+    // Nobody waits for each other where the chain ends, at a rank that goes on or is stopped.
+    CHECK_EQ(summarize(std::vector{in_message(0, 1, receives), idle(1)})[0],
+             "rank 0 waits to receive from rank 1");
+    std::vector<RankState> stopped{in_message(0, 1, receives), in_message(1, 0, receives)};
+    CHECK_EQ(summarize(stopped)[0], "ranks 0, 1 wait for each other");
+    stopped[1].process = RankState::Process::stopped;
+    said = summarize(stopped);
+    CHECK_EQ(said[0], "rank 0 waits to receive from rank 1");
+    CHECK_EQ(said[1], "rank 1 waits to receive from rank 0, and is stopped");
+    // A cycle of calls alone is none: the states were read one after the other.
+    CHECK_EQ(summarize(std::vector{waiting(0, 1), waiting(1, 0)}).size(), size_t{1});
+}
+
 // Follows the chain of every rank by itself, as a slow reference.
 std::string awaited_slowly(const std::vector<RankState> &states, uint32_t rank) {
     const RankState *state = &states[rank];
@@ -337,6 +368,7 @@ int main() {
         QTEST(ranks_are_grouped_by_whom_they_wait_for_in_the_end),
         QTEST(every_state_has_its_words),
         QTEST(chains_end_where_following_each_ends),
+        QTEST(deadlocks_of_messages_are_named),
         QTEST(many_ranks_are_summarized_in_linear_time),
         QTEST(a_wait_is_described_with_its_step),
     };

@@ -34,6 +34,8 @@ def load():
     qccl.qcclCommInitAll.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p]
     qccl.qcclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_int32,
                                    ctypes.c_void_p, ctypes.c_void_p]
+    qccl.qcclRecv.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    qccl.qcclSend.argtypes = qccl.qcclRecv.argtypes
     qccl.qcclCommDestroy.argtypes = qccl.qcclCommRevoke.argtypes = [ctypes.c_void_p]
     qccl.qcclGetLastError.argtypes = [ctypes.c_void_p]
     qccl.qcclGetLastError.restype = ctypes.c_char_p
@@ -53,6 +55,14 @@ class Rank:
         comm = comm or self.comm
         values = (ctypes.c_float * count)()
         return self.said(self.qccl.qcclAllReduce(values, values, count, FLOAT32, SUM, comm, None), comm)
+
+    def receive(self, source):
+        values = (ctypes.c_float * 4)()
+        return self.said(self.qccl.qcclRecv(values, 4, FLOAT32, source, self.comm, None), self.comm)
+
+    def send(self, dest):
+        values = (ctypes.c_float * 4)()
+        return self.said(self.qccl.qcclSend(values, 4, FLOAT32, dest, self.comm, None), self.comm)
 
     def found(self):
         return self.said(self.qccl.qcclCommInitAll(self.family, 2, None))
@@ -179,6 +189,23 @@ class Attach(unittest.TestCase):
             self.assertIn(wait, said)
             self.assertIn(differ, said)
 
+    def test_messages_that_nobody_sends(self):
+        with Job() as job:
+            job.tell(0, "receive", 1)
+            waiting = "rank 0 waits to receive from rank 1\nranks 1, 2 are in no call before the first\n"
+            self.assertIn(waiting, until(waiting, job.pid(2)))
+            job.tell(1, "send", 0)
+            self.assertEqual([job.answer(0), job.answer(1)], ["fine"] * 2)
+            self.assertIn("ranks 0-2 are in no call", attach(job.pid(0)).stdout)
+            job.tell(0, "receive", 1)  # their channel is there now
+            job.tell(1, "receive", 0)
+            job.tell(2, "reduce", 100)
+            waiting = ("ranks 0, 1 wait for each other\nrank 0 waits to receive from rank 1\nrank 1 waits to receive from rank 0\n"
+                       "rank 2 waits in call 1 (all_reduce) for rank 0\n")
+            said = until(waiting, job.pid(2))
+            self.assertIn(waiting, said)
+            self.assertRegex(said, rf"(?m)^ +1 +{job.pid(1)} +0  waits to receive from rank 0, for \d+\.\d s$")
+
     def test_a_rank_that_is_stopped(self):
         with Job() as job:
             job.ranks[2].send_signal(signal.SIGSTOP)
@@ -224,6 +251,24 @@ class Timeout(unittest.TestCase):
                 self.assertIn("rank 2 did not come to all_reduce, call 2, within 1 s: ranks 0, 1 wait in call 2 (all_reduce) for "
                               "rank 2; rank 2 is in no call since call 1 (all_reduce)", job.answer(rank))
             self.assertIn("ranks 0, 1 have failed in call 2 (all_reduce)", attach(job.pid(2)).stdout)
+
+    def test_ranks_that_all_receive_first(self):
+        for has_channels in (False, True):
+            with self.subTest(has_channels=has_channels), Job(QCCL_TIMEOUT="1s") as job:
+                if has_channels:
+                    for rank in range(RANKS):  # from one end to the other, since small messages do not wait for their receiver
+                        for verb, peer in (("receive", rank - 1), ("send", rank + 1)):
+                            if 0 <= peer < RANKS:
+                                job.tell(rank, verb, peer)
+                    self.assertEqual([job.answer(rank) for rank in (0, 1, 1, 2)], ["fine"] * 4)
+                    job.tell(2, "send", 0)
+                    job.tell(0, "receive", 2)
+                    self.assertEqual([job.answer(2), job.answer(0)], ["fine"] * 2)
+                for rank in range(RANKS):
+                    job.tell(rank, "receive", (rank + 1) % RANKS)
+                for rank in range(RANKS):
+                    self.assertRegex(job.answer(rank), r"did not come to .* within 1 s: ranks 0-2 wait for each other; rank 0 waits to "
+                                                       r"receive from rank 1; rank 1 waits to receive from rank 2; rank 2 waits to")
 
 
 class Folder(unittest.TestCase):

@@ -116,6 +116,11 @@ public:
     bool has_failed() const override { return inner_->has_failed(); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     SurvivorExchange &survivor_exchange() override { return inner_->survivor_exchange(); }
+    void message_waits(const MessageWait &wait, int64_t since_ns, int64_t now_ns) override {
+        inner_->message_waits(wait, since_ns, now_ns);
+    }
+    void message_wait_done() override { inner_->message_wait_done(); }
+    std::vector<RankState> states(int64_t now_ns) const override { return inner_->states(now_ns); }
     void ignore_failure() override { inner_->ignore_failure(); }
     bool claim_log() override { return inner_->claim_log(); }
     void leave() override { inner_->leave(); }

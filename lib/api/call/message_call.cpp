@@ -128,7 +128,7 @@ Result<const PairChannel *> open_channel(Comm &comm, const MessageArguments &giv
     auto channel = comm.pairs().open(peer, given.sends, timeout);
     if (channel) return channel;
     return comm.abandon(Collective::send,
-                        reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.260s",
+                        reworded(channel.error(), "rank %" PRIu32 " %s rank %" PRIu32 ": %.420s",
                                  comm.rank(), given.sends ? "sends to" : "receives from", peer,
                                  channel.error().text));
 }
