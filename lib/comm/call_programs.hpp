@@ -48,7 +48,7 @@ struct ProgramKey {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
-    std::optional<DataType> caller_type; // of a custom operation, as in Work
+    std::optional<DataType> caller_type; // as in Work
     uint32_t root = 0;
     uint64_t count = 0;   // of a v-form: by which choices are made, equal on all ranks
     KeyParts v;           // of a v-form of the collective

@@ -57,7 +57,7 @@ private:
 
 // Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
 // Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 9, newest_protocol = 9;
+inline constexpr uint32_t oldest_protocol = 10, newest_protocol = 10;
 
 // The first bytes that ranks exchange; their layout never changes.
 struct ProtocolOffer {

@@ -316,6 +316,38 @@ static qcclResult_t move_all(int rank, qcclComm_t comm, void *context)
     return qcclSuccess;
 }
 
+/* Encoded, the same bytes as rank 0's complex numbers: the callers still disagree. */
+static qcclResult_t with_reals_elsewhere(int rank, qcclComm_t comm, void *context)
+{
+    const int is_fused = *(const int *)context;
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    float values[2][encoded_reals] = {{0}};
+    const size_t count = encoded_reals / (rank == 0 ? 2 : 1);
+    const qcclDataType_t type = rank == 0 ? qcclComplex64 : qcclFloat32;
+    qcclResult_t result = qcclSuccess;
+    int i;
+    qcclCodecCreate(&config.codec, "int8:min=0");
+    if (is_fused) result = qcclGroupStart();
+    for (i = 0; i <= is_fused && result == qcclSuccess; i++)
+        result =
+            qcclAllReduceConfig(values[i], values[i], count, type, qcclSum, comm, NULL, &config);
+    if (is_fused && result == qcclSuccess) result = qcclGroupEnd();
+    qcclCodecDestroy(config.codec);
+    return result;
+}
+
+static void encoded_reals_are_no_complex_numbers(void **state)
+{
+    int is_fused;
+    (void)state;
+    for (is_fused = 0; is_fused < 2; is_fused++) {
+        world_t other = join_world(size, NULL);
+        const outcome_t outcome = on_every_rank(&other, with_reals_elsewhere, &is_fused);
+        assert_all_say(&outcome, size, qcclMismatch, "rank 1 calls all_reduce with count");
+        end_world(&other);
+    }
+}
+
 static void every_type_is_moved(void **state)
 {
     const outcome_t outcome = on_every_rank(&world, move_all, NULL);
@@ -402,6 +434,7 @@ int main(void)
         cmocka_unit_test(pairs_of_integers),
         cmocka_unit_test(values_of_one_rank_are_copied),
         cmocka_unit_test(codecs_see_complex_numbers_as_reals),
+        cmocka_unit_test(encoded_reals_are_no_complex_numbers),
         cmocka_unit_test(every_type_is_moved),
         cmocka_unit_test(types_take_their_operations),
         cmocka_unit_test(the_refusal_is_the_same_everywhere),

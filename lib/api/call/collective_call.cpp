@@ -142,7 +142,10 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey 
     if (choice.codec.is_lossless()) return {};
     if (key.v.parts && values.type != key.type)
         key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
-    if (values.type != key.type) key.spacing *= reals_of(key.type);
+    if (values.type != key.type) {
+        key.spacing *= reals_of(key.type);
+        key.caller_type = key.type;
+    }
     key.type = values.type;
     key.count = values.count;
     return {};

@@ -190,7 +190,8 @@ FusedCall::FusedCall(const ReadyCall &first, size_t number, const FusedForm &for
 bool FusedCall::is_alike(const Program &next, const FusedForm &form) const {
     const Work &mine = work();
     return next.work.collective == mine.collective && next.work.type == mine.type &&
-           next.work.op == mine.op && form.by == form_.by && form.algorithm == form_.algorithm &&
+           next.work.caller_type == mine.caller_type && next.work.op == mine.op &&
+           form.by == form_.by && form.algorithm == form_.algorithm &&
            form.chunks == form_.chunks && next.work.codec == mine.codec &&
            next.work.inner_codec == mine.inner_codec;
 }
@@ -213,6 +214,7 @@ Result<ProgramRef> FusedCall::program(Comm &comm) const {
     ProgramKey key;
     key.collective = work().collective;
     key.type = work().type;
+    key.caller_type = work().caller_type;
     key.op = work().op;
     key.count = has_part_per_rank(key.collective) ? chunk_count() : form_.chunks * chunk_count();
     key.codec = work().codec;

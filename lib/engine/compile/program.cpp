@@ -21,7 +21,7 @@ constexpr size_t tile_bytes = size_t{8} << 10;
 
 CallDescriptor describe(const Work &work) {
     CallDescriptor descriptor;
-    descriptor.count = work.count;
+    descriptor.count = work.caller_count();
     descriptor.collective = work.called();
     descriptor.type = work.caller_type.value_or(work.type);
     if (reduces(work.collective)) descriptor.op = work.op;

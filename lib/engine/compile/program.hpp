@@ -28,8 +28,8 @@ struct Work {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum; // collectives that do not reduce ignore it
-    // Of a custom operation, whose function expects it: the caller's type. `type` then carries its
-    // values.
+    // The caller's type where `type` is another: of a custom operation, whose function expects it,
+    // and of complex numbers that are encoded, of which each is two values of `type`.
     std::optional<DataType> caller_type{};
     Codec codec;       // must have passed check_codec
     Codec inner_codec; // of unfinished values below the outermost tier; likewise checked
@@ -47,6 +47,11 @@ struct Work {
     }
     // Returns the call that the caller made: the v-form if it is one.
     Collective called() const { return parts ? parts->v_form : collective; }
+    // Returns the count in the caller's type.
+    uint64_t caller_count() const {
+        return caller_type && real_type(*caller_type) == type ? count / reals_of(*caller_type)
+                                                              : count;
+    }
 };
 
 // What the engine issues at once: a send, a receive, or operations on one chunk that run together
