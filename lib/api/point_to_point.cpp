@@ -27,7 +27,7 @@ qcclResult_t move_or_keep(qcclComm_t handle, const MessageArguments &given) noex
 // Sends if that takes no wait, and returns whether it has. Then the rank may wait for what it
 // receives.
 Result<bool> send_at_once(const PairChannel &channel, const MessageArguments &to) {
-    if (!blocks(to.stream) || channel.comm->parts().policy.hosts != 1) return false;
+    if (!blocks(to.stream)) return false;
     QCCL_TRY(const ReadyCall ready, find_ready(*channel.comm, arguments_of(channel, to)));
     if (!channel.comm->can_run_at_once(*ready.program)) return false;
     QCCL_TRY(channel.comm->run(ready.program, ready.request));
@@ -61,7 +61,7 @@ std::optional<Done> exchange_again(Comm &comm, const MessageArguments &to,
     if (!blocks(to.stream) || comm.parts().device.gpu) return std::nullopt;
     const PairChannel *const outgoing = find_channel(comm, to);
     const PairChannel *const incoming = find_channel(comm, from);
-    if (!outgoing || !incoming || outgoing->comm->parts().policy.hosts != 1) return std::nullopt;
+    if (!outgoing || !incoming) return std::nullopt;
     const auto sends = find_repeated(*outgoing->comm, arguments_of(*outgoing, to));
     const auto receives = find_repeated(*incoming->comm, arguments_of(*incoming, from));
     if (!sends || !receives || !are_apart(*sends, *receives) || !sends->can_run_at_once())

@@ -366,9 +366,8 @@ bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
 bool SharedTransport::is_eager_slot_free(size_t bytes) const {
     const uint64_t before = exchange_before(exchange_ + 1, bytes);
     for (uint32_t peer = 0; peer < size(); peer++)
-        if (peer != rank() && peers_[peer].seen < before && !has_published(peer, before))
-            return false;
-    return true;
+        if (peer != rank() && peers_[peer].seen < before && !has_come(peer, before)) return false;
+    return !remote_ || remote_->is_eager_sent(exchange_ + 1, bytes);
 }
 
 Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {

@@ -59,6 +59,10 @@ public:
     void release(const MessageView &view) override;
 
     Done end() override;
+    bool can_end() override {
+        if (remote_) remote_->flush();
+        return !remote_ || !remote_->has_unsent_data();
+    }
     Done await_ended(uint64_t call) override;
 
     Windows &windows() override { return windows_; }

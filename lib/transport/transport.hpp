@@ -171,6 +171,9 @@ public:
     // call has failed may have changed memory that it lent before other ranks had read the memory,
     // and those ranks may have forwarded results of the changed bytes.
     virtual Done end() = 0;
+    // Whether `end` would wait for no message to leave for another host. Like `end`, sends the
+    // messages that wait for a next one.
+    virtual bool can_end() = 0;
 
     // Waits until every rank of this host has ended the call or has left, so that no rank reads
     // what this rank sent in it. Between calls; the call's timeout is not meant to limit it.

@@ -25,6 +25,8 @@ struct Faults {
     std::function<bool(uint32_t peer, MessageTag tag)> loses{}, holds{};
     // Returns whether the peer has no buffer for a message for now.
     std::function<bool(uint32_t peer)> is_full{};
+    // Returns whether messages of the call have not left for other hosts yet.
+    std::function<bool()> keeps_messages{};
 };
 
 class FaultyTransport final : public Transport {
@@ -121,6 +123,9 @@ public:
     }
     void message_wait_done() override { inner_->message_wait_done(); }
     std::vector<RankState> states(int64_t now_ns) const override { return inner_->states(now_ns); }
+    bool can_end() override {
+        return !(faults_.keeps_messages && faults_.keeps_messages()) && inner_->can_end();
+    }
     void ignore_failure() override { inner_->ignore_failure(); }
     bool claim_log() override { return inner_->claim_log(); }
     void leave() override { inner_->leave(); }

@@ -57,12 +57,12 @@ GroupMessages::MessageQueue &GroupMessages::queue_of(const PairChannel &channel)
     return queues_.emplace_back(MessageQueue{&channel});
 }
 
-// A message on a stream of the caller's waits for that stream. Between hosts a message moves only
-// while its channel waits.
+// A message on a stream of the caller's waits for that stream. Between hosts a message of one
+// exchange is either made at once or waits.
 bool GroupMessages::MessageQueue::may_run_here() const {
     if (moving) return true;
     return !is_done() && front().blocks() && channel->comm->is_free_on_host() &&
-           channel->comm->parts().policy.hosts == 1;
+           (channel->comm->parts().policy.hosts == 1 || !program().fast_path);
 }
 
 bool GroupMessages::MessageQueue::may_be_waited_for_here() const {
@@ -137,7 +137,9 @@ void GroupMessages::move_while_ready(bool has_more) {
         bool has_moved = false, may_run = false;
         for (MessageQueue &queue : queues_) {
             has_moved |= move_on(queue);
-            may_run |= queue.may_run_here();
+            const bool may_go_on = queue.may_run_here();
+            may_run |= may_go_on;
+            if (!may_go_on && (waiting() > 1 || has_more)) hand_over(queue);
         }
         if ((waiting() <= 1 && !has_more) || !may_run) return;
         if (has_moved) {

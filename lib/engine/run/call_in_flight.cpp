@@ -16,14 +16,24 @@ Result<std::unique_ptr<CallInFlight>> CallInFlight::begin(Engine &engine, const 
     return begun;
 }
 
+// Ends the call only when its messages have left for other hosts: the peer may wait for a message
+// that its own thread moves on meanwhile.
 Result<bool> CallInFlight::move_on() {
-    QCCL_TRY(const bool has_moved, interpreter_.step());
-    if (has_ended()) QCCL_TRY(engine_.end_call(program_));
-    return has_moved;
+    bool has_moved = false;
+    if (!interpreter_.has_ended()) {
+        QCCL_TRY(has_moved, interpreter_.step());
+    }
+    if (interpreter_.has_ended() && engine_.transport_.can_end()) {
+        QCCL_TRY(engine_.end_call(program_));
+        has_ended_ = true;
+    } else if (!has_moved) {
+        engine_.transport_.progress();
+    }
+    return has_moved || has_ended_;
 }
 
 Done CallInFlight::finish() {
-    QCCL_TRY(interpreter_.go_on());
+    if (!interpreter_.has_ended()) QCCL_TRY(interpreter_.go_on());
     return engine_.end_call(program_);
 }
 

@@ -17,7 +17,7 @@ public:
     // Does what can be done now. Returns whether it has done anything; it is repeated until the
     // call has ended. After an error the call is over, and the caller fails the transport.
     Result<bool> move_on();
-    bool has_ended() const { return interpreter_.has_ended(); }
+    bool has_ended() const { return has_ended_; }
     // Goes on to the end of the call and waits for other ranks as Engine::run does.
     Done finish();
 
@@ -29,6 +29,7 @@ private:
     const Call call_;
     NoTrace trace_;
     Interpreter<NoTrace> interpreter_;
+    bool has_ended_ = false;
 };
 
 } // namespace qccl

@@ -1,0 +1,106 @@
+// Tests lib/engine/run/call_in_flight: a call that its thread only moves on ends with the bytes of
+// any other call, on one host and between hosts, where nobody else moves its messages; and it ends
+// no earlier than its messages have left.
+#include "tests/kit/engine_ranks.hpp"
+#include "tests/transport/faulty_transport.hpp"
+#include "tests/transport/memory_network.hpp"
+
+#include "engine/run/call_in_flight.hpp"
+
+#include <chrono>
+#include <cstring>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Of one host, or of ranks of which the last is on another host than the first.
+TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
+    TransportOptions options = Cluster::test_options();
+    if (hosts.front() == hosts.back()) return options;
+    options.hosts = hosts;
+    options.remote = remote_options(memory_network::module);
+    return options;
+}
+
+// Small segments: messages below and above the network's eager limit, and several for each peer.
+Chunking small_cut(const TransportOptions &options) {
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .inbox_bytes = options.outbox_bytes,
+            .segment_bytes = size_t{16} << 10,
+            .eager_slot_bytes = 0};
+}
+
+Bytes move_to_the_end(Engine &engine, const Program &program, const Bytes &input) {
+    Bytes result(program.recv_bytes);
+    const Call call{.send = input.data(),
+                    .recv = result.data(),
+                    .number = 1,
+                    .timeout = std::chrono::seconds(20)};
+    const auto flight = CallInFlight::begin(engine, program, call);
+    CHECK_OK(flight);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!(*flight)->has_ended()) {
+        CHECK(std::chrono::steady_clock::now() < deadline);
+        CHECK_OK((*flight)->move_on());
+    }
+    return result;
+}
+
+void check_moves(const std::vector<uint32_t> &hosts, const char *algorithm, uint64_t count) {
+    const TransportOptions options = on_hosts(hosts);
+    Cluster cluster(static_cast<uint32_t>(hosts.size()), options);
+    const TwinCall call{.algorithm = algorithm,
+                        .codec = *parse_codec("int8"),
+                        .count = count,
+                        .ranks = cluster.size()};
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto expected = slow_twin(call, inputs);
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, small_cut(options));
+        CHECK_OK(program);
+        CHECK(move_to_the_end(*cluster.rank(rank).engine, *program, inputs[rank]) ==
+              expected[rank]);
+    });
+}
+
+void a_call_moves_to_its_end() {
+    const std::vector<uint32_t> placements[] = {{0, 0}, {0, 1}, {0, 1, 1}, {0, 1, 2, 3}};
+    for (const auto &hosts : placements)
+        for (const char *const algorithm : {"direct", "ring"})
+            for (const uint64_t count : {uint64_t{300}, uint64_t{100003}})
+                check_moves(hosts, algorithm, count);
+}
+
+// Messages to other hosts leave late, as if a link were full.
+void a_call_ends_when_its_messages_have_left() {
+    uint32_t asked = 0;
+    const auto leave_late = [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+        Faults faults;
+        if (rank == 0) faults.keeps_messages = [&] { return ++asked < 4; };
+        return std::make_unique<FaultyTransport>(std::move(transport), faults);
+    };
+    Cluster cluster(2, on_hosts({0, 1}), leave_late);
+    const TwinCall call{.algorithm = "ring", .count = 300, .ranks = 2};
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto expected = slow_twin(call, inputs);
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, small_cut(on_hosts({0, 1})));
+        CHECK_OK(program);
+        CHECK(move_to_the_end(*cluster.rank(rank).engine, *program, inputs[rank]) ==
+              expected[rank]);
+    });
+    CHECK_EQ(asked, 4U);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_call_moves_to_its_end),
+        QTEST(a_call_ends_when_its_messages_have_left),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
