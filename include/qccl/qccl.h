@@ -1167,7 +1167,8 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  *   their buckets are complete. All ranks put the calls into the same groups (qcclMismatch
  *   otherwise). QCCL_FUSION, or the communicator's `fusion`, limits the bytes that run as one call.
  * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
- *   communicators, for example.
+ *   communicators, for example. qcclCommDestroy warns of calls that the group still has, and which
+ *   are lost.
  * - In a group, messages of a GPU's communicator need QCCL_STREAM_SYNC.
  * Groups belong to one thread, and may be nested: the outermost end makes the calls. */
 

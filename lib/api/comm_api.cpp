@@ -4,6 +4,7 @@
 
 #include "api/assemble.hpp"
 #include "api/call/entry.hpp"
+#include "api/group/call_group.hpp"
 #include "base/system.hpp"
 #include "comm/creation.hpp"
 #include "device/device.hpp"
@@ -334,6 +335,11 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
         QCCL_TRY(await_creation(found, false));
         if (!found.record().is_made()) return end_unmade(found);
         QCCL_TRY(check_outside(found));
+        if (const size_t calls = CallGroup::calls_of(comm))
+            found->parts().log->warn(
+                "qcclCommDestroy: a group has %zu of the communicator's calls, "
+                "which are lost; qcclGroupEnd would have made them",
+                calls);
         if (const auto work = found.record().work()) work->await();
         const auto answer = found.record().entry_guard.try_close(found.generation());
         if (answer != EntryGuard::Answer::inside) return refuse_entry(found.record(), answer);

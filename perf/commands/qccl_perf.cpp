@@ -14,7 +14,9 @@ static constexpr const char *usage =
     "       qccl-perf codec [options]        measure codecs on one core\n"
     "       qccl-perf calibrate [options]    measure this machine for the planner\n"
     "       qccl-perf demo [options]         sum real gradients over four processes\n"
-    "COLLECTIVE is %s. The manual: man qccl-perf.\n";
+    "COLLECTIVE is %s;\n"
+    "underscores may be left out, and a _perf of nccl-tests may follow. The manual: man "
+    "qccl-perf.\n";
 
 static int run(int argc, char **argv) {
     using namespace qccl::perf;

@@ -287,6 +287,31 @@ static void a_stream_has_the_order_of_the_calls(void **state)
     }
 }
 
+static void keep_warning(int32_t level, const char *line, void *context)
+{
+    (void)level;
+    if (strstr(line, "qcclCommDestroy:")) snprintf(context, 256, "%s", line);
+}
+
+/* A group that is never ended loses its calls, but not without a word. */
+static void lost_calls_are_told(void **state)
+{
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclUniqueId id;
+    qcclComm_t comm = NULL;
+    char warning[256] = "";
+    (void)state;
+    config.log.function = keep_warning;
+    config.log.context = warning;
+    assert_int_equal(qcclGetUniqueId(&id), qcclSuccess);
+    assert_int_equal(qcclCommInitRankConfig(&comm, 1, &id, 0, &config), qcclSuccess);
+    assert_int_equal(qcclGroupStart(), qcclSuccess);
+    assert_int_equal(qcclBarrier(comm, NULL), qcclSuccess);
+    assert_int_equal(qcclCommDestroy(comm), qcclSuccess);
+    assert_says(warning, "a group has 1 of the communicator's calls, which are lost");
+    refused(qcclGroupEnd(), qcclInvalidUsage, "comm");
+}
+
 static void wrong_groups_are_refused(void **state)
 {
     world_t world = make_world(2);
@@ -501,6 +526,7 @@ int main(void)
         cmocka_unit_test(messages_wait_for_a_late_rank),
         cmocka_unit_test(a_config_is_read_in_its_call),
         cmocka_unit_test(one_thread_serves_several_communicators),
+        cmocka_unit_test(lost_calls_are_told),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(wrong_configs_of_messages_are_refused),
         cmocka_unit_test(a_failed_communicator_copies_nothing),

@@ -51,6 +51,12 @@ static CallGroup *&current_group() {
 
 CallGroup *CallGroup::current() { return current_group(); }
 
+size_t CallGroup::calls_of(qcclComm_t handle) {
+    const CallGroup *const open = current();
+    if (!open || open->refused_) return 0;
+    return static_cast<size_t>(std::ranges::count(open->calls_, handle, &GroupedCall::handle));
+}
+
 void CallGroup::open() {
     if (!current_group()) current_group() = new CallGroup;
     current_group()->depth_++;

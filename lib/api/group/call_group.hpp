@@ -19,6 +19,8 @@ class CallGroup {
 public:
     // Returns the group that this thread has open, or null.
     static CallGroup *current();
+    // Returns how many of the communicator's calls this thread's open group has.
+    static size_t calls_of(qcclComm_t handle);
     // Groups may be nested; the outermost end makes the calls.
     static void open();
     static Done close();
