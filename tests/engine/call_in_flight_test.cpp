@@ -3,29 +3,19 @@
 // no earlier than its messages have left.
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/transport/faulty_transport.hpp"
-#include "tests/transport/memory_network.hpp"
 
 #include "engine/run/call_in_flight.hpp"
 
 #include <chrono>
-#include <cstring>
 
 using namespace qccl;
 using namespace qtest;
 
 namespace {
 
-// Of one host, or of ranks of which the last is on another host than the first.
-TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
-    TransportOptions options = Cluster::test_options();
-    if (hosts.front() == hosts.back()) return options;
-    options.hosts = hosts;
-    options.remote = remote_options(memory_network::module);
-    return options;
-}
-
 // Small segments: messages below and above the network's eager limit, and several for each peer.
-Chunking small_cut(const TransportOptions &options) {
+Chunking small_cut() {
+    const TransportOptions options = Cluster::test_options();
     return {.outbox_bytes = options.outbox_bytes,
             .slots = options.slots,
             .inbox_bytes = options.outbox_bytes,
@@ -49,17 +39,15 @@ Bytes move_to_the_end(Engine &engine, const Program &program, const Bytes &input
     return result;
 }
 
-void check_moves(const std::vector<uint32_t> &hosts, const char *algorithm, uint64_t count) {
-    const TransportOptions options = on_hosts(hosts);
-    Cluster cluster(static_cast<uint32_t>(hosts.size()), options);
+void check_moves(Cluster &cluster, const char *algorithm, const char *codec, uint64_t count) {
     const TwinCall call{.algorithm = algorithm,
-                        .codec = *parse_codec("int8"),
+                        .codec = *parse_codec(codec),
                         .count = count,
                         .ranks = cluster.size()};
     const auto inputs = make_inputs(call, golden::Kind::spread);
     const auto expected = slow_twin(call, inputs);
     cluster.on_each([&](uint32_t rank) {
-        const auto program = compile_for(call, rank, small_cut(options));
+        const auto program = compile_for(call, rank, small_cut());
         CHECK_OK(program);
         CHECK(move_to_the_end(*cluster.rank(rank).engine, *program, inputs[rank]) ==
               expected[rank]);
@@ -70,8 +58,10 @@ void a_call_moves_to_its_end() {
     const std::vector<uint32_t> placements[] = {{0, 0}, {0, 1}, {0, 1, 1}, {0, 1, 2, 3}};
     for (const auto &hosts : placements)
         for (const char *const algorithm : {"direct", "ring"})
-            for (const uint64_t count : {uint64_t{300}, uint64_t{100003}})
-                check_moves(hosts, algorithm, count);
+            for (const uint64_t count : {uint64_t{300}, uint64_t{100003}}) {
+                Cluster cluster(static_cast<uint32_t>(hosts.size()), on_hosts(hosts));
+                check_moves(cluster, algorithm, "int8", count);
+            }
 }
 
 // Messages to other hosts leave late, as if a link were full.
@@ -83,15 +73,7 @@ void a_call_ends_when_its_messages_have_left() {
         return std::make_unique<FaultyTransport>(std::move(transport), faults);
     };
     Cluster cluster(2, on_hosts({0, 1}), leave_late);
-    const TwinCall call{.algorithm = "ring", .count = 300, .ranks = 2};
-    const auto inputs = make_inputs(call, golden::Kind::spread);
-    const auto expected = slow_twin(call, inputs);
-    cluster.on_each([&](uint32_t rank) {
-        const auto program = compile_for(call, rank, small_cut(on_hosts({0, 1})));
-        CHECK_OK(program);
-        CHECK(move_to_the_end(*cluster.rank(rank).engine, *program, inputs[rank]) ==
-              expected[rank]);
-    });
+    check_moves(cluster, "ring", "none", 300);
     CHECK_EQ(asked, 4U);
 }
 

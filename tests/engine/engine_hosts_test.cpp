@@ -3,7 +3,6 @@
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/sample.hpp"
 #include "tests/transport/faulty_transport.hpp"
-#include "tests/transport/memory_network.hpp"
 
 #include "engine/compile/program.hpp"
 
@@ -23,13 +22,6 @@ const std::vector<uint32_t> placements[] = {
     {0, 1},       {0, 0, 1},       {0, 1, 1},          {0, 1, 2},
     {0, 0, 1, 1}, {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 0},
 };
-
-TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
-    TransportOptions options = Cluster::test_options();
-    options.hosts = hosts;
-    options.remote = remote_options(memory_network::module);
-    return options;
-}
 
 // Uses small segments in several lanes. Some messages stay below the network's eager limit.
 Chunking cut_of(const TransportOptions &options, bool is_one_exchange) {

@@ -3,7 +3,6 @@
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/forms.hpp"
 #include "tests/kit/sample.hpp"
-#include "tests/transport/memory_network.hpp"
 
 #include <cstdio>
 #include <optional>
@@ -66,14 +65,6 @@ void check_call(Cluster &cluster, const TransportOptions &options, TwinCall call
 const std::vector<uint32_t> placements[] = {
     {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0, 0}, {0, 1}, {0, 0, 1, 1, 2},
 };
-
-TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
-    TransportOptions options = Cluster::test_options();
-    if (hosts.back() == 0) return options;
-    options.hosts = hosts;
-    options.remote = remote_options(memory_network::module);
-    return options;
-}
 
 // Calls visit(placement, call) for the table's cases.
 template <class Visitor> void each_case(Visitor visit) {

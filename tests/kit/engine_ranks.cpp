@@ -109,6 +109,15 @@ std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts) {
     return spots;
 }
 
+TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
+    TransportOptions options = Cluster::test_options();
+    if (std::ranges::all_of(hosts, [&](uint32_t host) { return host == hosts.front(); }))
+        return options;
+    options.hosts = hosts;
+    options.remote = remote_options(memory_network::module);
+    return options;
+}
+
 Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
     const auto places =

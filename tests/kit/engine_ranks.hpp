@@ -56,6 +56,10 @@ std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind);
 // Returns the location of each rank, given its host.
 std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts);
 
+// Returns Cluster::test_options() for these hosts, one for each rank. Several hosts have a network
+// in memory.
+TransportOptions on_hosts(const std::vector<uint32_t> &hosts);
+
 Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut);
 
 using Shows = std::function<bool(uint32_t rank)>;
