@@ -335,14 +335,14 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
         QCCL_TRY(await_creation(found, false));
         if (!found.record().is_made()) return end_unmade(found);
         QCCL_TRY(check_outside(found));
+        if (const auto work = found.record().work()) work->await();
+        const auto answer = found.record().entry_guard.try_close(found.generation());
+        if (answer != EntryGuard::Answer::inside) return refuse_entry(found.record(), answer);
         if (const size_t calls = CallGroup::calls_of(comm))
             found->parts().log->warn(
                 "qcclCommDestroy: a group has %zu of the communicator's calls, "
                 "which are lost; qcclGroupEnd would have made them",
                 calls);
-        if (const auto work = found.record().work()) work->await();
-        const auto answer = found.record().entry_guard.try_close(found.generation());
-        if (answer != EntryGuard::Answer::inside) return refuse_entry(found.record(), answer);
         const Done finalized = found->conclude();
         QCCL_TRY(end(found));
         return finalized;
