@@ -69,14 +69,14 @@ static bool has_own_ranks(const Error &of_channel) {
 }
 
 Error PairChannels::in_own_ranks(uint32_t peer, const Error &of_channel) const {
-    const uint32_t lower = std::min(comm_.rank(), peer), upper = std::max(comm_.rank(), peer);
-    Error error =
-        has_own_ranks(of_channel)
-            ? of_channel
-            : reworded(of_channel,
-                       "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.260s",
-                       lower, upper, of_channel.text);
-    if (of_channel.rank != Error::no_rank) error.at_rank(of_channel.rank == 0 ? lower : upper);
+    const MessageEnds ends{comm_.rank(), peer}; // in either order
+    Error error = of_channel;
+    if (!has_own_ranks(of_channel))
+        error = reworded(of_channel,
+                         "between rank %" PRIu32 " (0 here) and rank %" PRIu32 " (1 here): %.260s",
+                         ends.rank_of(0), ends.rank_of(1), of_channel.text);
+    if (of_channel.rank != Error::no_rank)
+        error.at_rank(ends.rank_of(static_cast<uint32_t>(of_channel.rank)));
     return error;
 }
 

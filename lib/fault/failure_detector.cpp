@@ -29,7 +29,7 @@ static RankState rank_state(const PeerTable &peer_table, const CallHistory &hist
     const uint32_t waits_on = status.waits_on.load(std::memory_order_acquire);
     const auto message = MessageWait::of(status.message_wait.load(std::memory_order_acquire));
     if (message && message->peer < peer_table.size() && !state.is_in_call())
-        state.wait = Wait(message->peer, message->sends ? WaitPhase::send : WaitPhase::receive);
+        state.wait = message->shown();
     else if (waits_on != 0 && waits_on <= peer_table.size())
         state.wait = Wait(waits_on - 1);
     else
@@ -241,8 +241,8 @@ Error FailureDetector::lose(uint32_t peer) {
 Error FailureDetector::lost(uint32_t peer) const {
     const std::string what = shown_call();
     if (has_left(peer))
-        return Error::make(Code::peer_lost, "rank %u has left the communicator; %s%s waits for it",
-                           shown(peer), what.c_str(), ends_ ? "" : ",")
+        return Error::make(Code::peer_lost, "rank %u has left the communicator; %s waits for it",
+                           shown(peer), shown_call(",").c_str())
             .at_rank(peer);
     const char *when = history_.begun(peer) < history_.current().call ? "before" : "during";
     // From another host, a process that has ended looks the same as a link that is down.
@@ -257,12 +257,12 @@ Error FailureDetector::lost(uint32_t peer) const {
         .at_rank(peer);
 }
 
-std::string FailureDetector::shown_call() const {
+std::string FailureDetector::shown_call(const char *behind_number) const {
     if (ends_)
         return "a message from rank " + std::to_string(ends_->sender) + " to rank " +
                std::to_string(ends_->receiver);
     const CallDescriptor &call = history_.current();
-    return name(call.collective) + (", call " + std::to_string(call.call));
+    return name(call.collective) + (", call " + std::to_string(call.call)) + behind_number;
 }
 
 bool FailureDetector::is_time_to_ask() const {
@@ -287,9 +287,8 @@ Done FailureDetector::check_time(uint32_t on) {
     if (timeout_ == Time{} || waited < timeout_) return {};
     const uint32_t peer = culprit(on);
     const char *what = history_.begun(peer) < history_.current().call ? "come to" : "go on in";
-    const Error error =
-        Error::make(Code::timeout, "rank %u did not %s %s%s within %g s", shown(peer), what,
-                    shown_call().c_str(), ends_ ? "" : ",", in_seconds(timeout_));
+    const Error error = Error::make(Code::timeout, "rank %u did not %s %s within %g s", shown(peer),
+                                    what, shown_call(",").c_str(), in_seconds(timeout_));
     return shared_error_.set_once(explained(error, states()).at_rank(peer));
 }
 
@@ -304,10 +303,9 @@ void FailureDetector::warn(uint32_t on) {
     if (remote_) remote_->broadcast_warning(call.call);
     const uint32_t peer = culprit(on);
     const char *what = history_.begun(peer) < call.call ? "has not come to" : "does not go on in";
-    const Error warning =
-        Error::make(Code::timeout, "rank %u (pid %" PRId64 ") %s %s%s for %g s", shown(peer),
-                    peer_table_.pids[peer], what, shown_call().c_str(), ends_ ? "" : ",",
-                    in_seconds(options_.warn_after));
+    const Error warning = Error::make(Code::timeout, "rank %u (pid %" PRId64 ") %s %s for %g s",
+                                      shown(peer), peer_table_.pids[peer], what,
+                                      shown_call(",").c_str(), in_seconds(options_.warn_after));
     options_.warn(explained(warning, states()).text);
 }
 

@@ -133,9 +133,9 @@ private:
     void warn(uint32_t on);
     // What all ranks do, as far as this rank can tell.
     std::vector<RankState> states() const;
-    // The rank and the current call, as the user knows them.
+    // The rank and the current call, as the user knows them. A message has no number.
     uint32_t shown(uint32_t rank) const { return ends_ ? ends_->rank_of(rank) : rank; }
-    std::string shown_call() const;
+    std::string shown_call(const char *behind_number = "") const;
     const MessageEnds *ends() const { return ends_ ? &*ends_ : nullptr; }
 
     const PeerTable &peer_table_;

@@ -59,6 +59,7 @@ struct MessageWait {
         if (word < 2) return std::nullopt;
         return MessageWait{.peer = word / 2 - 1, .sends = word % 2 != 0};
     }
+    Wait shown() const { return {peer, sends ? WaitPhase::send : WaitPhase::receive}; }
 };
 
 // The state that the owner publishes for the ranks that wait for it.

@@ -491,8 +491,6 @@ Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
     return {};
 }
 
-// Whether the peer has begun the call and its descriptor is here. A rank of another host may tell
-// of a later call first, as the goodbye of a failed rank does.
 void SharedTransport::message_waits(const MessageWait &wait, int64_t since_ns, int64_t now_ns) {
     RankStatus &status = peer_table_.mine().status();
     status.awake_ns.store(now_ns, std::memory_order_relaxed);
@@ -500,8 +498,7 @@ void SharedTransport::message_waits(const MessageWait &wait, int64_t since_ns, i
     // The record shows one wait, and a call of the communicator is more than a message.
     if (status.begun.load(std::memory_order_relaxed) ==
         status.ended.load(std::memory_order_relaxed))
-        recorder_.waits({wait.peer, wait.sends ? WaitPhase::send : WaitPhase::receive}, since_ns,
-                        now_ns);
+        recorder_.waits(wait.shown(), since_ns, now_ns);
 }
 
 void SharedTransport::message_wait_done() {
@@ -509,6 +506,8 @@ void SharedTransport::message_wait_done() {
     recorder_.wait_done();
 }
 
+// Whether the peer has begun the call and its descriptor is here. A rank of another host may tell
+// of a later call first, as the goodbye of a failed rank does.
 bool SharedTransport::has_described(uint32_t peer, uint64_t call) const {
     return history_.begun(peer) >= call &&
            (peer_table_.is_local(peer) || history_.find(peer, call));

@@ -140,9 +140,8 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey 
         return invalid_argument("codec is %s, but %s has no guards with a stride",
                                 spec(key.codec).c_str(), name(key.called()));
     if (choice.codec.is_lossless()) return {};
-    if (key.v.parts && values.type != key.type)
-        key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
     if (values.type != key.type) {
+        if (key.v.parts) key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
         key.spacing *= reals_of(key.type);
         key.caller_type = key.type;
     }
