@@ -306,6 +306,8 @@ static void warn_of_unknown(std::string_view entry, std::vector<std::string> &wa
     const std::string_view name = entry.substr(0, entry.find('=')).substr(0, longest_name);
     static constexpr std::string_view prefix = "QCCL_";
     if (!name.starts_with(prefix)) return;
+    // The Python package reads this one before it loads the library.
+    if (name == "QCCL_LIBRARY") return;
     for (const SettingRow &row : table)
         if (name == row.name) return;
     // Up to half of the characters behind QCCL_ (at least 2) may be wrong in a name that still

@@ -20,7 +20,7 @@ WIDEST_LINE = 100  # of the C header, which is wrapped by hand so that its comme
 HAND_WRAPPED = "include/"
 MANUAL = "include/qccl/qccl.h"  # the whole API in reading order, which has no second file
 # Each folder has these.
-COMMON_NAMES = {"meson.build"}
+COMMON_NAMES = {"meson.build", "__init__.py"}
 # Names of earlier days: the field has better ones (a FailureDetector, no Vigil).
 OLD_NAMES = """Vigil Courier PenPal FarMail Letter LetterKind Council Ballot Resolution Objection await_echo see_off Circle CircleManners Attendance
     is_ours_to_tell as_heard Party Roster Introduction firsts far_side reach_hosts Lifelines LifePort LifeContact LifeMeeting Attendant QuietThread

@@ -1,0 +1,28 @@
+"""QCCL from Python: collectives with compression built in, on NumPy arrays and on tensors of PyTorch, CuPy and JAX.
+
+    import numpy, qccl
+
+    with qccl.init() as comm:                     # under torchrun, mpirun, mpiexec or srun
+        gradient = numpy.full(1000, comm.rank, numpy.float32)
+        comm.all_reduce(gradient, codec="int8")   # gradient has the sum of all ranks
+
+`Comm` has the collectives. The C header qccl/qccl.h is the manual of what they do; names here are its names in Python's spelling.
+"""
+from ._buffers import pair_dtype
+from ._codecs import Codec
+from ._collectives import CallOptions
+from ._comm import Comm, Registration
+from ._errors import (DamagedData, DeviceError, Error, InternalError, InvalidArgument, InvalidUsage, LibraryError, Mismatch, PeerLost,
+                      RemoteError, Revoked, SystemFailure, Timeout)
+from ._groups import group
+from ._init import init, init_all, run_threads, unique_id
+from ._library import include_dir, library_path, version
+from ._memory import empty
+from ._ops import PreMulSum, RedOp
+from ._prepared import Prepared
+from ._streams import SYNC, Request, Stream, wait_all, wait_any
+
+__all__ = ["CallOptions", "Codec", "Comm", "DamagedData", "DeviceError", "Error", "InternalError", "InvalidArgument", "InvalidUsage",
+           "LibraryError", "Mismatch", "PeerLost", "PreMulSum", "Prepared", "RedOp", "Registration", "RemoteError", "Request", "Revoked",
+           "SYNC", "Stream", "SystemFailure", "Timeout", "empty", "group", "include_dir", "init", "init_all", "library_path",
+           "pair_dtype", "run_threads", "unique_id", "version", "wait_all", "wait_any"]

@@ -1,0 +1,358 @@
+"""Communicators: how they are made, split, asked and ended. Their collectives are in _collectives.py."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import sys
+from typing import Any, Callable, Sequence
+
+from . import _buffers, _groups, _prepared
+from . import _declarations as c
+from . import _errors
+from ._codecs import Codec
+from ._collectives import CallOptions, Collectives
+from ._interrupts import SignalWatch, poll_until
+from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of
+from ._streams import Stream
+
+SETTINGS = ("device", "codec", "algorithm", "timeout", "peer_timeout", "name", "reproducible", "fusion", "log")
+TEXTS = ("device", "codec", "algorithm", "name")
+
+
+class Comm(Collectives):
+    """A communicator: `size` ranks, of which this one is `rank`. Made by qccl.init, and by split, dup, shrink and grow.
+
+    As a context manager it is closed at the end of the block, and aborted if the block raises, so that other ranks do not wait
+    for this one. A communicator that is not closed is closed when the program ends.
+    """
+
+    def __init__(self, settings: dict[str, Any], watch: SignalWatch) -> None:
+        """For the functions of this module. The communicator is not made yet."""
+        self._settings, self._watch = settings, watch
+        self._handle: int | None = None
+        self._preparing: _prepared.Prepared | None = None  # in place of the next call
+        self._codecs: dict[str, Codec] = {}
+        self._owner = os.getpid()
+        self.device: str = settings.get("device") or "host"
+
+    def _made(self, handle: int, keep: Any = None) -> Comm:
+        self._handle = self._watch.comm = handle
+        self._keep = keep
+        numbers = ctypes.c_int(), ctypes.c_int()
+        check(lib.qcclCommCount(handle, ctypes.byref(numbers[0])))
+        check(lib.qcclCommUserRank(handle, ctypes.byref(numbers[1])))
+        self.size, self.rank = numbers[0].value, numbers[1].value
+        OPEN.add(self)
+        return self
+
+    def __repr__(self) -> str:
+        state = f"rank {self.rank} of {self.size} on {self.device}" if self._handle is not None else "closed"
+        return f"<qccl.Comm: {state}>"
+
+    # ---- Calls
+
+    def _open_handle(self) -> int:
+        if self._handle is None:
+            raise _errors.InvalidUsage("the communicator has been closed")
+        return self._handle
+
+    def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...]) -> Any:
+        """Makes the call of the C function `name`, whose arguments up to comm are `arguments`. Returns `result`."""
+        handle = self._open_handle()
+        config = self._call_config(options) if options else None
+        config_pointer = None if config is None else ctypes.byref(config)
+        stream = self._stream_handle(options.get("stream"), buffers)
+        if self._preparing is not None:
+            self._preparing._make(self, name, arguments, stream, config_pointer, buffers)
+            return result
+        code = getattr(lib, name + "Config")(*arguments, handle, stream, config_pointer)
+        self._watch.raise_if_interrupted()
+        if code != SUCCESS:
+            raise make_error(code, handle)
+        if (group := _groups.open_group()) is not None:
+            group.add(self, (*buffers, config))
+        if isinstance(options.get("stream"), Stream):
+            options["stream"]._hold(*buffers)
+        return result
+
+    def _call_config(self, options: CallOptions) -> c.qcclCollConfig_t:
+        unknown = set(options) - set(CallOptions.__annotations__)
+        if unknown:
+            raise TypeError(f"a call has no option {sorted(unknown)[0]!r}; its options are {', '.join(CallOptions.__annotations__)}")
+        config = c.qcclCollConfig_t()
+        check(lib.qcclConfigInit(ctypes.byref(config), ctypes.sizeof(config)))
+        if (codec := options.get("codec")) is not None:
+            config.codec = self._codec(codec)._handle
+        if (algorithm := options.get("algorithm")) is not None:
+            config.algorithm = algorithm.encode()
+        config.timeout = options.get("timeout") or 0
+        config.tag = options.get("tag", 0)
+        config.stride = options.get("stride", 0)
+        return config
+
+    def _codec(self, codec: str | Codec) -> Codec:
+        if isinstance(codec, Codec):
+            return codec
+        if codec not in self._codecs:
+            self._codecs[codec] = Codec(codec)
+        return self._codecs[codec]
+
+    def _stream_handle(self, stream: Any, buffers: tuple[_buffers.Buffer, ...]) -> int | None:
+        if isinstance(stream, Stream):
+            return stream._handle
+        if stream is None and self.device != "host":
+            return current_stream(buffers)
+        if stream is None or isinstance(stream, int):
+            return stream
+        for attribute in ("cuda_stream", "ptr"):  # of PyTorch, of CuPy
+            if hasattr(stream, attribute):
+                return getattr(stream, attribute)
+        raise _buffers.refuse("stream", f"a {type(stream).__name__} is no stream; pass a qccl.Stream, or one of the GPU's")
+
+    def prepare(self, collective: str, *arguments: Any, **options: Any) -> _prepared.Prepared:
+        """Prepares a collective: comm.prepare("all_reduce", x, codec="int8"). Arguments and options are those of the method.
+
+        The arrays must stay where they are until Prepared.close.
+        """
+        if not hasattr(c, "qcclColl" + "".join(word.capitalize() for word in collective.split("_"))):
+            raise _errors.InvalidArgument(f"collective: {collective!r} cannot be prepared")
+        if options.get("residual") is not None:
+            raise _errors.InvalidArgument("residual: a prepared call does not feed errors back")
+        prepared = self._preparing = _prepared.Prepared()
+        try:
+            prepared.result = getattr(self, collective)(*arguments, **options)
+        finally:
+            self._preparing = None
+        return prepared
+
+    # ---- Other communicators of these ranks
+
+    def split(self, color: int | None, key: int = 0, **settings: Any) -> Comm | None:
+        """Makes a communicator of the ranks with the same color, numbered in the order of their keys. Every rank calls it.
+
+        color: 0 or more; None: this rank takes part in the call and gets None. settings: as in qccl.init; those that are not
+        passed are this communicator's.
+        """
+        return self._child("qcclCommSplit", (c.QCCL_SPLIT_NOCOLOR if color is None else color, key), settings)
+
+    def split_node(self, key: int = 0, **settings: Any) -> Comm:
+        """Makes a communicator of the ranks that share memory with this one. Every rank calls it."""
+        return self._child("qcclCommSplit", (c.QCCL_SPLIT_NODE, key), settings)
+
+    def dup(self, **settings: Any) -> Comm:
+        """Makes a communicator of the same ranks, whose calls do not wait for those of this one. Every rank calls it."""
+        return self._child("qcclCommDup", (), settings)
+
+    def shrink(self, exclude: Sequence[int] = (), *, abort: bool = False, **settings: Any) -> Comm:
+        """Makes a communicator of the ranks that are left, without those of `exclude`. Every rank that is left calls it.
+
+        abort: first ends all calls on this communicator, on every rank. This communicator stays as it was, for close.
+        """
+        ranks = (ctypes.c_int * len(exclude))(*exclude) if exclude else None
+        child = _new_comm(self._settings | settings)
+        return self._finish(child, lambda out, config: lib.qcclCommShrink(self._open_handle(), ranks, len(exclude), out, config, int(abort)))
+
+    def grow(self, size: int, id: bytes | None = None, **settings: Any) -> Comm:
+        """Makes a communicator of these ranks and of new ones, up to `size`. Every rank calls it; one of them, or more, passes
+        an id of qccl.unique_id. A new rank calls qccl.init(id=id, rank=rank, size=size), with a rank of self.size or more.
+        """
+        child = _new_comm(self._settings | settings)
+        return self._finish(child, lambda out, config: lib.qcclCommGrow(self._open_handle(), size, read_id(id), -1, out, config))
+
+    def _child(self, function: str, numbers: tuple[int, ...], settings: dict[str, Any]) -> Any:
+        child = _new_comm(self._settings | settings)
+        return self._finish(child, lambda out, config: getattr(lib, function)(self._open_handle(), *numbers, out, config))
+
+    def _finish(self, child: Comm, make: Callable[[Any, Any], int]) -> Any:
+        return finish_creation(child, make, parent=self._open_handle())
+
+    # ---- Questions
+
+    def explain(self, what: str, *, format: str = "text") -> Any:
+        """Explains what the planner would do with a call: comm.explain("all_reduce bytes=64M type=float codec=int4").
+
+        what: the collective, and any of bytes= count= type= op= root= codec= algorithm=. format: "text", or "json": the same and
+        more as a dictionary.
+        """
+        words, size = f"{what} format={format}".encode(), ctypes.c_size_t()
+        lib.qcclExplain(self._open_handle(), words, None, ctypes.byref(size))
+        text = ctypes.create_string_buffer(max(size.value, 1))
+        check(lib.qcclExplain(self._open_handle(), words, text, ctypes.byref(size)), self._handle)
+        return json.loads(text.value) if format == "json" else text.value.decode()
+
+    def stats(self) -> dict[str, int]:
+        """Returns sums of what this rank has done so far: calls, raw_bytes, wire_bytes, encode_ns, wait_ns, ... (qcclCommStats_t)."""
+        stats = c.qcclCommStats_t(size=ctypes.sizeof(c.qcclCommStats_t))
+        check(lib.qcclCommGetStats(self._open_handle(), ctypes.byref(stats)), self._handle)
+        return {field[0]: getattr(stats, field[0]) for field in stats._fields_ if field[0] not in ("size", "reserved")}
+
+    def async_error(self) -> _errors.Error | None:
+        """Returns the error that has failed the communicator, or None."""
+        result = async_result(self._open_handle())
+        return None if result in (SUCCESS, IN_PROGRESS) else make_error(result, self._handle, sentence_of(self._handle))
+
+    def register(self, array: Any) -> Registration:
+        """Lets other ranks read an array in memory of qccl.empty in place: lossless calls on it need no copy for them."""
+        return Registration(self, self._buffer(array, "array"))
+
+    # ---- The end
+
+    def finalize(self) -> None:
+        """Waits until all calls are done, and until every rank has begun the calls that this rank has made, and compares these."""
+        handle = self._open_handle()
+        result = lib.qcclCommFinalize(handle)
+        if result == IN_PROGRESS:
+            result = poll_until(lambda: finished(handle))[0]
+        self._watch.raise_if_interrupted()
+        check(result, handle)
+
+    def revoke(self) -> None:
+        """Fails the communicator on every rank (Revoked), and keeps it, for shrink. Any thread may call it at any time."""
+        check(lib.qcclCommRevoke(self._open_handle()))
+
+    def abort(self) -> None:
+        """Ends all calls, fails the communicator on every rank (Revoked), and frees it here. Any thread may call it."""
+        handle = self._take_handle()
+        if handle is not None:
+            check(lib.qcclCommAbort(handle))
+
+    def close(self) -> None:
+        """Waits and compares as finalize does, and frees the communicator. Raises what the comparison gives."""
+        if self._handle is None or self._owner != os.getpid():
+            self._handle = None
+            return
+        if async_result(self._handle) in (SUCCESS, IN_PROGRESS):
+            try:
+                self.finalize()
+            except _errors.Error:
+                pass  # the end returns it
+            except BaseException:
+                self.abort()
+                raise
+        check(lib.qcclCommDestroy(self._take_handle()))
+
+    def _take_handle(self) -> int | None:
+        handle, self._handle = self._handle, None
+        OPEN.discard(self)
+        return handle
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class Registration:
+    """Memory that other ranks read in place, until close or the end of the communicator."""
+
+    def __init__(self, comm: Comm, buffer: _buffers.Buffer) -> None:
+        handle = ctypes.c_void_p()
+        check(lib.qcclCommRegister(comm._open_handle(), buffer.address, buffer.count * buffer.itemsize, ctypes.byref(handle)), comm._handle)
+        self._handle, self._comm, self._buffer = handle.value, comm, buffer
+
+    def close(self) -> None:
+        if self._handle is not None and self._comm._handle is not None:
+            handle, self._handle = self._handle, None
+            check(lib.qcclCommDeregister(self._comm._handle, handle), self._comm._handle)
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+# ---- Creation
+
+def read_id(id: bytes | None) -> Any:
+    if id is None:
+        return None
+    if not isinstance(id, (bytes, bytearray)) or len(id) != c.QCCL_UNIQUE_ID_BYTES:
+        raise _errors.InvalidArgument(f"id: an id is the {c.QCCL_UNIQUE_ID_BYTES} bytes that qccl.unique_id returns, not {type(id).__name__}"
+                                      + (f" of {len(id)}" if hasattr(id, "__len__") else ""))
+    return ctypes.create_string_buffer(bytes(id), c.QCCL_UNIQUE_ID_BYTES)
+
+
+def _new_comm(settings: dict[str, Any]) -> Comm:
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise TypeError(f"a communicator has no setting {name!r}; its settings are {', '.join(SETTINGS)}")
+        if name in TEXTS and value is not None and not isinstance(value, str):
+            raise _errors.InvalidArgument(f"{name}: a text is expected, not {value!r}")
+    return Comm({name: value for name, value in settings.items() if value is not None}, SignalWatch())
+
+
+def make_config(comm: Comm, nonblocking: bool = True) -> tuple[c.qcclConfig_t, Any]:
+    """The config of a new communicator, and what has to live as long as the communicator."""
+    settings, config = comm._settings, c.qcclConfig_t()
+    check(lib.qcclConfigInit(ctypes.byref(config), ctypes.sizeof(config)))
+    for name in TEXTS:
+        setattr(config, name, settings[name].encode() if name in settings else None)
+    config.timeout, config.peer_timeout = settings.get("timeout", 0), settings.get("peer_timeout", 0)
+    config.reproducible, config.fusion = int(settings.get("reproducible", False)), settings.get("fusion", 0)
+    config.nonblocking = int(nonblocking)  # so that signals are handled while ranks are awaited
+    config.idle.function = comm._watch.function
+    if "log" in settings:
+        write = settings["log"]
+        config.log.function = c.qcclLog_t_function(lambda level, line, _: write(level, line.decode(errors="replace")))
+    return config, config.log.function
+
+
+def async_result(handle: int | None) -> int:
+    result = c.c_int32()
+    check(lib.qcclCommGetAsyncError(handle, ctypes.byref(result)))
+    return result.value
+
+
+def finished(handle: int | None) -> tuple[int] | None:
+    """The result of what a thread of the library does in a communicator, or None while that goes on."""
+    result = async_result(handle)
+    return None if result == IN_PROGRESS else (result,)
+
+
+def finish_creation(comm: Comm, make: Callable[[Any, Any], int], *, parent: int | None = None, nonblocking: bool = True) -> Any:
+    """Calls make(comm_out, config), and waits until the communicator is made. Returns it; or None if a split gave none."""
+    config, keep = make_config(comm, nonblocking)
+    out = ctypes.c_void_p()
+    result = make(ctypes.byref(out), ctypes.byref(config))
+    made = out.value
+    if result == IN_PROGRESS:
+        try:
+            result = poll_until(lambda: finished(made if made is not None else parent))[0]
+        except BaseException:
+            check(lib.qcclCommAbort(made) if made is not None else lib.qcclCommRevoke(parent))
+            raise
+        if result != SUCCESS:
+            error = make_error(result, sentence=sentence_of(made if made is not None else parent))
+            if made is not None:
+                lib.qcclCommDestroy(made)
+            raise error
+    check(result, parent)
+    return comm._made(made, keep) if made is not None else None
+
+
+def current_stream(buffers: tuple[_buffers.Buffer, ...]) -> int | None:
+    """The stream of a GPU on which the caller works: PyTorch's current one for its tensors, else the default stream."""
+    torch = sys.modules.get("torch")
+    for buffer in buffers:
+        if torch is not None and isinstance(buffer.array, torch.Tensor):
+            return torch.cuda.current_stream(buffer.array.device).cuda_stream
+    return None
+
+
+# Communicators that have not been closed. They are kept until then, because the library calls their functions.
+OPEN: set[Comm] = set()
+
+
+@atexit.register
+def close_all() -> None:
+    """Runs at the end of the program. If the program ends with an exception, other ranks should not wait for this one."""
+    has_failed = hasattr(sys, "last_value")
+    for comm in [comm for comm in OPEN if comm._owner == os.getpid()]:
+        comm.abort() if has_failed else comm.close()

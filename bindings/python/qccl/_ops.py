@@ -1,0 +1,104 @@
+"""Operations of reductions: the predefined ones by name, and those that a program makes.
+
+The communicators look operations up here. Any thread may call every function; nothing blocks.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import traceback
+from typing import TYPE_CHECKING, Any, Callable
+
+import numpy as np
+
+from . import _buffers
+from . import _declarations as c
+from . import _errors
+from ._library import check, lib
+
+if TYPE_CHECKING:
+    from ._comm import Comm
+
+OPS = {"sum": c.qcclSum, "prod": c.qcclProd, "max": c.qcclMax, "min": c.qcclMin, "avg": c.qcclAvg, "bit_and": c.qcclBitAnd,
+       "bit_or": c.qcclBitOr, "bit_xor": c.qcclBitXor, "logical_and": c.qcclLogicalAnd, "logical_or": c.qcclLogicalOr,
+       "logical_xor": c.qcclLogicalXor, "min_loc": c.qcclMinLoc, "max_loc": c.qcclMaxLoc}
+# What a function of the program sees of each type.
+NUMPY_TYPES = {number: np.dtype(name) for name, number in _buffers.TYPES.items() if name in np.sctypeDict}
+NUMPY_TYPES |= {number: _buffers.pair_dtype(name) for name, (number, _) in _buffers.PAIRS.items()}
+
+
+class Op:
+    """An operation that the program makes. End it with close(), or let it go; calls that have been made keep it."""
+
+    _number: int | None = None
+    _keep: Any = None
+
+    def _made(self, number: int, keep: Any) -> None:
+        self._number, self._keep, self._owner = number, keep, os.getpid()
+
+    def close(self) -> None:
+        if self._number is not None and self._owner == os.getpid():
+            number, self._number = self._number, None
+            check(lib.qcclRedOpDestroy(number))
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+class RedOp(Op):
+    """An operation that a function computes.
+
+        def keep_longer(accumulator, values):
+            accumulator[:] = numpy.where(numpy.abs(values) > numpy.abs(accumulator), values, accumulator)
+
+        comm.all_reduce(x, op=qccl.RedOp(keep_longer))
+
+    function: called as function(accumulator, values) with two one-dimensional NumPy arrays of equal length. It replaces
+        accumulator[i] by accumulator[i] op values[i], for every i by itself, and changes nothing else. `accumulator` is what lower
+        ranks have contributed. It may run on any thread. If it raises, its traceback is printed, and the
+        communicator fails (SystemFailure).
+    commutes: False if operands may not be swapped; then ranks are combined in their order.
+    Keep the object while calls with it run on streams. It works on communicators of the host, and without a codec.
+    """
+
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray], None], commutes: bool = True) -> None:
+        def combine(accumulator: int, values: int, count: int, number: int, _: Any) -> int:
+            try:
+                dtype = NUMPY_TYPES[number]
+                views = [np.frombuffer(memoryview((ctypes.c_char * (count * dtype.itemsize)).from_address(address)), dtype)
+                         for address in (accumulator, values)]
+                function(*views)
+                return 0
+            except Exception:
+                traceback.print_exc()
+                return 1
+
+        kept, number = c.qcclRedOpFunction_t(combine), c.c_int32()
+        check(lib.qcclRedOpCreate(ctypes.byref(number), kept, int(commutes), None))
+        self._made(number.value, kept)
+
+
+class PreMulSum(Op):
+    """Sums the products of each rank's values and of that rank's scalar. Ranks may have different scalars.
+
+    scalar: a number. dtype: that of the arrays, "float32" for example; comm: a communicator that uses it.
+    """
+
+    def __init__(self, scalar: complex, dtype: Any, comm: Comm) -> None:
+        dtype = np.dtype(dtype)
+        _, number, _ = _buffers.type_of_numpy(dtype, "dtype")
+        value, made = np.array(scalar, dtype), c.c_int32()
+        check(lib.qcclRedOpCreatePreMulSum(ctypes.byref(made), value.ctypes.data, number, c.qcclScalarHostImmediate, comm._handle))
+        self._made(made.value, None)
+
+
+def number_of(op: str | Op) -> int:
+    if isinstance(op, Op):
+        if op._number is None:
+            raise _errors.InvalidUsage("op: the operation has ended")
+        return op._number
+    if op not in OPS:
+        raise _errors.InvalidArgument(f"op: {op!r} is none of {', '.join(OPS)}, and no qccl.RedOp")
+    return OPS[op]
