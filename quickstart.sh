@@ -19,7 +19,7 @@ export PATH
 needed_to_build="g++ meson ninja-build pkg-config libhwy-dev libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev"
 needed_to_test="libcmocka-dev python3-numpy openmpi-bin libopenmpi-dev mpich libmpich-dev clang-14 clang-format-14
     clang-tidy-14 libclang-rt-14-dev valgrind libc6-dbg libboost-context-dev abigail-tools binutils groff-base
-    iproute2 libucx-dev codespell shellcheck pyflakes3 g++-aarch64-linux-gnu qemu-user"
+    iproute2 libucx-dev codespell shellcheck pyflakes3 g++-aarch64-linux-gnu qemu-user gfortran"
 # Compilers for GPUs, which few need and not every system has.
 useful_to_test="clang-22 lld-22 llvm-22 libamdhip64-dev rocm-device-libs"
 

@@ -57,6 +57,7 @@ MAY_INCLUDE = {
     "perf/commands": [*BELOW_TOOLS, "lib/plan/simulator", "bootstrap", "perf/cli", "perf/report", "perf/run", "perf/info"],
     "perf/precompiled": [],
     "perf/hosts": [],
+    "bindings/fortran": ["include"],
     "examples": ["include"],
     "tests": ["include", "lib", "kernels", "bootstrap", "topology", "topology/sources", "topology/formats", "perf"],
 }
@@ -86,7 +87,7 @@ ALIKE = {("kernels/gpu/gpu_codec_traits.hpp", "Extremes"), ("kernels/gpu/gpu_cod
 HWLOC = re.compile(r"#\s*include\s*[<\"]hwloc(\.h|/)")
 HWLOC_ROOM = "topology/sources/hwloc_source.cpp"
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
-MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/run/baseline_mpi.cpp", "perf/hosts/comparison/allreduce_mpi.c", "examples/",
+MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "bindings/fortran/fortran_mpi.c", "perf/run/baseline_mpi.cpp", "perf/hosts/comparison/allreduce_mpi.c", "examples/",
              "tests/")
 
 
