@@ -7,21 +7,23 @@
 #   ./quickstart.sh build       only builds; the tools are then in build/perf/
 #   ./quickstart.sh test [-D...]  builds and runs all tests; options are those of `meson setup`. Where
 #                               there is no GPU, kernels are compiled for one GPU of each vendor
+#   ./quickstart.sh --user [build | OPTIONS]   as above without root and packages: needs compilers for C and
+#                               C++, make and Python; downloads Meson, Ninja and libraries that are not found
 set -eu
 caller=$(pwd)
 CDPATH='' cd -- "$(dirname -- "$0")"
 root=$(pwd)
 
-# Debian's own Python and Meson, also where another Python comes first.
-PATH=/usr/bin:/bin:$PATH
+# Debian's own Python and Meson, also where another Python comes first. Without root the caller's PATH says which compiler is meant.
+[ "${1-}" = --user ] || PATH=/usr/bin:/bin:$PATH
 export PATH
 
 needed_to_build="g++ meson ninja-build pkg-config libhwy-dev libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev"
 needed_to_test="libcmocka-dev python3-numpy openmpi-bin libopenmpi-dev mpich libmpich-dev clang-14 clang-format-14
     clang-tidy-14 libclang-rt-14-dev valgrind libc6-dbg libboost-context-dev abigail-tools binutils groff-base
-    iproute2 libucx-dev codespell shellcheck pyflakes3 g++-aarch64-linux-gnu qemu-user gfortran"
-# Compilers for GPUs, which few need and not every system has.
-useful_to_test="clang-22 lld-22 llvm-22 libamdhip64-dev rocm-device-libs"
+    iproute2 libucx-dev codespell shellcheck pyflakes3 g++-aarch64-linux-gnu qemu-user gfortran cmake python3-cffi"
+# Compilers for GPUs, and what makes the site of the documents: few need them, and not every system has them.
+useful_to_test="clang-22 lld-22 llvm-22 libamdhip64-dev rocm-device-libs doxygen python3-sphinx python3-breathe python3-myst-parser furo"
 
 stop() {
     echo "quickstart.sh: $*" >&2
@@ -51,6 +53,13 @@ check_words() {
     case $1 in
     build | -h | --help) [ $# -eq 1 ] || refuse "nothing is expected after $1, but \"$2\" is there" ;;
     test) check_options "$@" ;;
+    --user)
+        shift
+        case ${1-} in
+        test | --user | -h | --help) refuse "after --user build and options of the demonstration are possible, but \"$1\" is there" ;;
+        esac
+        check_words "$@"
+        ;;
     -*) ;; # the demonstration's; it knows its options
     *) refuse "the first argument is \"$1\"; possible are build, test and options, which begin with -" ;;
     esac
@@ -136,6 +145,54 @@ print(f"{passed} passed, {sum(results.values())} failed, {skipped} skipped")
 PYTHON
 }
 
+# ---- Without root
+
+# Puts Meson and Ninja into PATH: the caller's, if they are new enough, or such that pip installs into the build folder.
+find_user_tools() {
+    for tool in "${CC:-cc}" "${CXX:-c++}" make python3; do
+        command -v "${tool%% *}" >/dev/null || stop "there is no ${tool%% *}; a module or a package of this machine may have it"
+    done
+    oldest=1.0.1
+    if command -v ninja >/dev/null && command -v meson >/dev/null &&
+        [ "$(printf '%s\n' "$oldest" "$(meson --version)" | sort -V | head -n 1)" = "$oldest" ]; then
+        return
+    fi
+    if [ ! -x build/venv/bin/meson ] || [ ! -x build/venv/bin/ninja ]; then
+        { python3 -m venv build/venv && build/venv/bin/python -m pip install --quiet "meson>=$oldest" ninja; } ||
+            stop "Meson $oldest and Ninja are not installed, and Python cannot install them into build/venv"
+    fi
+    PATH=$root/build/venv/bin:$PATH
+}
+
+# $1: a .wrap file, $2: a key in it.
+from_wrap() {
+    sed -n "s/^$2 = //p" "$1"
+}
+
+# Prints a line for each library that is not installed and whose source could not be downloaded.
+list_missing_libraries() {
+    for wrap in subprojects/*.wrap; do
+        name=$(sed -n '/^\[provide\]/,$s/ = .*//p' "$wrap")
+        archive=subprojects/packagecache/$(from_wrap "$wrap" source_filename)
+        [ -d "subprojects/$(from_wrap "$wrap" directory)" ] || [ -f "$archive" ] || pkg-config --exists "$name" 2>/dev/null ||
+            echo "    $name: $(from_wrap "$wrap" source_url) as $archive"
+    done
+}
+
+# Meson builds the libraries that it does not find from their sources (subprojects/*.wrap), into QCCL's own.
+configure_for_user() {
+    [ ! -f build/build.ninja ] || return 0
+    meson setup build -Dunity=on -Dunity_size=20 -Dtests=false -Ddefault_library=shared && return
+    lacking=$(list_missing_libraries)
+    [ -n "$lacking" ] || exit 1
+    stop "these libraries are neither installed nor could they be downloaded:
+$lacking
+Put the files there, or install the libraries into a folder of yours and name it: PKG_CONFIG_PATH=FOLDER/lib/pkgconfig, or
+CMAKE_PREFIX_PATH=FOLDER for those that come with files for CMake. Then call quickstart.sh again."
+}
+
+# ---- Tests
+
 # Prints options for a new folder. The kernels of every GPU take minutes to compile, and without a GPU the tests use only those
 # of one GPU of each vendor; tests/nightly.sh compiles for all.
 targets_to_test() {
@@ -173,6 +230,21 @@ test)
     # shellcheck disable=SC2086
     warn_of_few_targets $few
     run_tests
+    ;;
+--user)
+    shift
+    find_user_tools
+    if [ "${1-}" = build ]; then
+        configure_for_user
+        build false
+        meson=$(command -v meson)
+        echo "quickstart.sh: $meson configure build --prefix=FOLDER says where to install, and $meson install -C build installs" >&2
+    else
+        configure_for_user >&2
+        build false >&2
+        cd -- "$caller"
+        exec "$root/build/perf/qccl-perf" demo "$@"
+    fi
     ;;
 -h | --help)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$root/quickstart.sh"

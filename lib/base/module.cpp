@@ -1,5 +1,8 @@
 // Loads modules with dlopen. A module is searched first in the library's own folder, where the
-// modules of a build folder lie.
+// modules of a build folder lie, also if an installation has been moved. In a program that is
+// linked with libqccl.a this is the program's folder, so the search goes on where the loader looks
+// (the program's run path, LD_LIBRARY_PATH, the system's folders) and where the modules were
+// installed.
 //
 // Second instances: the loader takes two files for the same library if their paths, their inodes or
 // the names by which other objects ask for them are equal. So each copy is a separate file in
@@ -54,6 +57,17 @@ static std::filesystem::path own_folder() {
     return std::filesystem::path(info.dli_fname).parent_path();
 }
 
+// Returns the folder that the build names; empty if it names none. The compiler does not see the
+// text, because some package managers replace the beginning of the path in the finished file.
+static std::filesystem::path installed_folder() {
+#ifdef QCCL_LIBRARY_DIR
+    static const char *const volatile folder = QCCL_LIBRARY_DIR;
+    return folder;
+#else
+    return {};
+#endif
+}
+
 // Whether dlerror reports that `file_name` itself was not found. If a library that the module needs
 // is missing, dlerror names that library, and if the module was found but does not load, dlerror
 // names its path.
@@ -68,12 +82,25 @@ static Error not_loaded(const char *file_name) {
     return Error::make(Code::system_error, "%s cannot be loaded: %.200s", file_name, said);
 }
 
-Result<void *> find_in_module(const char *file_name, const char *symbol) {
-    const std::filesystem::path beside = own_folder() / file_name;
+// Returns the path of the file in the folder; empty if the folder has no such file.
+static std::filesystem::path path_in(const std::filesystem::path &folder, const char *file_name) {
     std::error_code ignored;
-    const bool is_beside = std::filesystem::exists(beside, ignored);
-    void *const library =
-        dlopen(is_beside ? beside.c_str() : file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const std::filesystem::path path = folder / file_name;
+    return std::filesystem::exists(path, ignored) ? path : std::filesystem::path();
+}
+
+static void *open_module(const char *file_name) {
+    static constexpr int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+    const std::filesystem::path beside = path_in(own_folder(), file_name);
+    if (!beside.empty()) return dlopen(beside.c_str(), flags);
+    if (void *const found = dlopen(file_name, flags)) return found;
+    // The loader's message stays if there is nothing else.
+    const std::filesystem::path installed = path_in(installed_folder(), file_name);
+    return installed.empty() ? nullptr : dlopen(installed.c_str(), flags);
+}
+
+Result<void *> find_in_module(const char *file_name, const char *symbol) {
+    void *const library = open_module(file_name);
     if (!library) return not_loaded(file_name);
     void *const found = dlsym(library, symbol);
     if (!found)

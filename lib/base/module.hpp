@@ -14,9 +14,10 @@ namespace qccl {
 
 // ---- Modules of the library
 
-// Returns the function `symbol` of a module that lies beside the library or where the system finds
-// libraries. The module stays loaded. The error (system_error) says what is missing; if the module
-// does not exist, its `got` is ENOENT.
+// Returns the function `symbol` of a module that lies beside the library (or beside the program
+// that holds the library), where the system finds libraries, or where the build installs it. The
+// module stays loaded. The error (system_error) says what is missing; if the module does not exist,
+// its `got` is ENOENT.
 Result<void *> find_in_module(const char *file_name, const char *symbol);
 // Refuses (system_error) a module that was built for another version than the library's. The caller
 // checks `built_for`, the version that the module reports, before it uses anything else of the

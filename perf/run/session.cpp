@@ -43,16 +43,18 @@ Said said_by_launcher() {
 
 bool is_under_mpi() { return said_by_launcher().ranks > 0; }
 
-// The module is next to the program in a build folder, and otherwise in its installation folder.
+// The module is next to the program in a build folder, and otherwise in its installation folder,
+// whose path begins at the program's.
 static void *load_module() {
     std::error_code ignored;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-    const auto beside = program.parent_path() / QCCL_MPI_MODULE;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+    const auto beside = folder / QCCL_MPI_MODULE;
+    const auto installed = folder / QCCL_MODULE_DIR / QCCL_MPI_MODULE;
     // RTLD_GLOBAL, because MPI's own plug-ins need its symbols.
     static constexpr int flags = RTLD_NOW | RTLD_GLOBAL;
     if (void *const module = dlopen(beside.c_str(), flags)) return module;
     const bool was_there = std::filesystem::exists(beside, ignored);
-    return was_there ? nullptr : dlopen(QCCL_MODULE_DIR "/" QCCL_MPI_MODULE, flags);
+    return was_there ? nullptr : dlopen(installed.c_str(), flags);
 }
 
 Result<std::unique_ptr<MpiRankGroup>> MpiRankGroup::create() {

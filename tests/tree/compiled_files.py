@@ -1,10 +1,12 @@
 """What a build compiles, as compile_commands.json lists it, but source by source: also those that Meson compiles as one
-file (-Dunity=on)."""
+file (-Dunity=on). The commands are such that clang understands them, too."""
 import json
 import pathlib
 import re
 import shlex
 import sys
+
+GCC_ALONE = re.compile(r" -fno-gnu-unique\b")
 
 
 def compiled_files(build):
@@ -19,4 +21,4 @@ def compiled_files(build):
             command = row["command"].replace(f" -c {shlex.quote(row['file'])}", f" -c {shlex.quote(source)}")
             if command == row["command"] and source != row["file"]:
                 sys.exit(f"compiled_files: no source stands in {command}")
-            yield {**row, "file": source, "command": command}
+            yield {**row, "file": source, "command": GCC_ALONE.sub("", command)}

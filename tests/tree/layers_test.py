@@ -58,6 +58,7 @@ MAY_INCLUDE = {
     "perf/precompiled": [],
     "perf/hosts": [],
     "bindings/fortran": ["include"],
+    "packaging": [],
     "examples": ["include"],
     "tests": ["include", "lib", "kernels", "bootstrap", "topology", "topology/sources", "topology/formats", "perf"],
 }

@@ -1,7 +1,7 @@
 """Which files of the tree its tests read."""
 import pathlib
 
-FOLDERS = (".", "bindings", "bootstrap", "docs", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
+FOLDERS = (".", "bindings", "bootstrap", "docs", "examples", "include", "kernels", "lib", "packaging", "perf", "tests", "topology")
 
 
 def paths(root, *suffixes):
