@@ -137,9 +137,9 @@ static void a_wrong_value_is_refused_by_name() {
 }
 
 static void an_unknown_name_is_warned_about() {
-    const auto settings = read({"QCCL_CODAC=int8", "QCCL_DEBUGFILE=x", "QCCLX=1", "NCCL_ALGO=Ring",
-                                "QCCL_peer_timeout=3", "QCCL_", "QCCL_TIMEOUT=5",
-                                "QCCL_LIBRARY=libqccl.so.0"});
+    const auto settings =
+        read({"QCCL_CODAC=int8", "QCCL_DEBUGFILE=x", "QCCLX=1", "NCCL_ALGO=Ring",
+              "QCCL_peer_timeout=3", "QCCL_", "QCCL_TIMEOUT=5", "QCCL_LIBRARY=libqccl.so.0"});
     CHECK_OK(settings);
     CHECK_EQ(settings->warnings.size(), size_t{4});
     CHECK_EQ(settings->warnings[0],

@@ -13,11 +13,11 @@ enum { RANKS = 2, COUNT = 1000 };
 typedef struct {
     qcclComm_t comm;
     int rank, ranks;
-    size_t count;            /* of one block */
-    float *send, *recv;      /* RANKS blocks each */
-    float *gradient;         /* one block: rank + 1 everywhere */
-    qcclStream_t stream;     /* of the host */
-    qcclConfig_t config;     /* nonblocking */
+    size_t count;        /* of one block */
+    float *send, *recv;  /* RANKS blocks each */
+    float *gradient;     /* one block: rank + 1 everywhere */
+    qcclStream_t stream; /* of the host */
+    qcclConfig_t config; /* nonblocking */
     qcclUniqueId id;
     qcclComm_t grown, rest, row;
     qcclCodec_t codec;
@@ -31,19 +31,21 @@ static int run_fragment(Variables *of_rank)
     qcclComm_t comm = of_rank->comm;
     const int rank = of_rank->rank, ranks = of_rank->ranks;
     const size_t count = of_rank->count;
-    float *const send = of_rank->send, *const recv = of_rank->recv, *const gradient = of_rank->gradient;
+    float *const send = of_rank->send, *const recv = of_rank->recv,
+                 *const gradient = of_rank->gradient;
     const qcclStream_t stream = of_rank->stream;
     qcclConfig_t config = of_rank->config;
     qcclUniqueId id = of_rank->id;
     qcclComm_t grown = NULL, rest = NULL, row = NULL;
     qcclCodec_t codec = NULL;
     void (*const unused)(void) = compute_something_else;
-    (void)comm, (void)rank, (void)ranks, (void)count, (void)send, (void)recv, (void)gradient, (void)stream;
+    (void)comm, (void)rank, (void)ranks, (void)count, (void)send, (void)recv, (void)gradient,
+        (void)stream;
     (void)config, (void)id, (void)grown, (void)rest, (void)row, (void)codec, (void)unused;
     {
 #include FRAGMENT
-    }
-    of_rank->grown = grown, of_rank->rest = rest, of_rank->row = row, of_rank->codec = codec;
+    } of_rank->grown = grown,
+      of_rank->rest = rest, of_rank->row = row, of_rank->codec = codec;
     return 0;
 }
 
@@ -64,10 +66,13 @@ static void *run_rank(void *argument)
     int fine = is_fine(of_rank, "qcclStreamCreate", qcclStreamCreate(&of_rank->stream));
     fine = run_fragment(of_rank) == 0 && fine;
     fine = is_fine(of_rank, "the stream", qcclStreamDestroy(of_rank->stream)) && fine;
-    fine = is_fine(of_rank, "qcclCommGetAsyncError", qcclCommGetAsyncError(of_rank->comm, &failure)) && fine;
+    fine =
+        is_fine(of_rank, "qcclCommGetAsyncError", qcclCommGetAsyncError(of_rank->comm, &failure)) &&
+        fine;
     fine = is_fine(of_rank, "the communicator", failure) && fine;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        fine = is_fine(of_rank, "a communicator of the fragment", qcclCommDestroy(*made[i])) && fine;
+        fine =
+            is_fine(of_rank, "a communicator of the fragment", qcclCommDestroy(*made[i])) && fine;
     fine = is_fine(of_rank, "qcclCodecDestroy", qcclCodecDestroy(of_rank->codec)) && fine;
     fine = is_fine(of_rank, "qcclCommDestroy", qcclCommDestroy(of_rank->comm)) && fine;
     return fine ? NULL : argument;
@@ -87,10 +92,12 @@ int main(void)
     qcclComm_t comms[RANKS];
     pthread_t threads[RANKS];
     int failed = 0;
-    if (qcclCommInitAll(comms, RANKS, NULL) != qcclSuccess) return fprintf(stderr, "%s\n", qcclGetLastError(NULL)), 1;
+    if (qcclCommInitAll(comms, RANKS, NULL) != qcclSuccess)
+        return fprintf(stderr, "%s\n", qcclGetLastError(NULL)), 1;
     for (int rank = 0; rank < RANKS; rank++) {
         Variables *const of_rank = &variables[rank];
-        *of_rank = (Variables){.comm = comms[rank], .rank = rank, .ranks = RANKS, .count = COUNT, .config = usual};
+        *of_rank = (Variables){
+            .comm = comms[rank], .rank = rank, .ranks = RANKS, .count = COUNT, .config = usual};
         of_rank->config.nonblocking = 1;
         of_rank->send = new_values(RANKS * COUNT, (float)(rank + 1));
         of_rank->recv = new_values(RANKS * COUNT, 0);
