@@ -171,9 +171,9 @@ public:
           own_(waves_.size() * most_lanes * launch.kernel.scratch_bytes) {}
 
     bool run(const Grid &group) {
-        const auto filling = static_cast<std::byte>(leftover(launch_.order));
-        std::fill(local_.begin(), local_.end(), filling);
-        std::fill(own_.begin(), own_.end(), filling);
+        const auto old_value = static_cast<std::byte>(leftover(launch_.order));
+        std::fill(local_.begin(), local_.end(), old_value);
+        std::fill(own_.begin(), own_.end(), old_value);
         for (unsigned i = 0; i < waves_.size(); ++i) {
             start_wave(waves_[i], launch_, group, i);
             const size_t bytes = most_lanes * launch_.kernel.scratch_bytes;
