@@ -354,5 +354,11 @@ OPEN: set[Comm] = set()
 def close_all() -> None:
     """Runs at the end of the program. If the program ends with an exception, other ranks should not wait for this one."""
     has_failed = hasattr(sys, "last_value")
+    first = None
     for comm in [comm for comm in OPEN if comm._owner == os.getpid()]:
-        comm.abort() if has_failed else comm.close()
+        try:
+            comm.abort() if has_failed else comm.close()
+        except _errors.Error as error:  # the others still have to be closed
+            first = first or error
+    if first:
+        raise first
