@@ -1,0 +1,218 @@
+"""The communication hook of DistributedDataParallel: averages gradients over QCCL, with a codec and error feedback for each layer.
+
+`register` is for programs. DDP calls the hook on its own threads, bucket after bucket in the same order on all ranks. Backward goes
+on while one thread of the hook adds residuals to a bucket and another makes the calls for the bucket before it.
+"""
+from __future__ import annotations
+
+import concurrent.futures
+import fnmatch
+from typing import TYPE_CHECKING, Any, Mapping
+
+import torch
+import torch.distributed
+
+from .. import _errors
+from .._codecs import Codec
+from .._groups import group
+from .._init import init, unique_id
+
+if TYPE_CHECKING:
+    from .._comm import Comm
+
+LOSSLESS = "none"
+STATE_VERSION = 1
+# Residuals of 16-bit gradients are kept in fp32: they are small beside the gradients.
+RESIDUAL_TYPES = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32, torch.float64: torch.float64}
+# Values for which errors are computed at once: few enough to stay in a core's cache from one operation to the next, and a multiple
+# of the usual blocks and buckets of codecs.
+PIECE = 1 << 18
+
+
+def comm_of(process_group: Any = None, **settings: Any) -> Comm:
+    """Makes a communicator of the ranks of a process group of PyTorch, whatever its backend. Every rank of the group calls it.
+
+    settings: those of qccl.init, such as device= and timeout=.
+    """
+    distributed = torch.distributed
+    rank, size = distributed.get_rank(process_group), distributed.get_world_size(process_group)
+    box = [unique_id() if rank == 0 else None]
+    source = distributed.get_global_rank(process_group, 0) if process_group is not None else 0
+    distributed.broadcast_object_list(box, src=source, group=process_group)
+    return init(rank=rank, size=size, id=box[0], **settings)
+
+
+class Layer:
+    """What the hook has about one parameter."""
+
+    def __init__(self, name: str, codec: Codec | None) -> None:
+        self.name, self.codec = name, codec
+        self.residual: torch.Tensor | None = None
+        # The codec whose errors are fed back. A call may use another than the one that it is given, or none.
+        self.used_codec: Codec | None = None
+
+    def find_used_codec(self, comm: Comm, parameter: torch.nn.Parameter) -> None:
+        if self.codec is None:
+            return
+        dtype = str(parameter.dtype).removeprefix("torch.")
+        plan = comm.explain(f"all_reduce count={parameter.numel()} type={dtype} op=avg codec={self.codec.spec}", format="json")
+        self.used_codec = None if plan["used_codec"] == LOSSLESS else Codec(plan["used_codec"])
+
+    def correct(self, gradient: torch.Tensor) -> None:
+        """Adds the residual to the gradient, and keeps what the codec loses of the sum."""
+        if self.used_codec is None:
+            return
+        if self.residual is None:
+            self.residual = torch.zeros_like(gradient, dtype=RESIDUAL_TYPES[gradient.dtype])
+        values, errors = gradient.view(-1), self.residual.view(-1)
+        # Fresh memory for each layer's decoded values would cost more than all the rest.
+        decoded = torch.empty_like(values[:PIECE])
+        for piece, error in zip(values.split(PIECE), errors.split(PIECE)):
+            piece.copy_(error.add_(piece))
+            error.sub_(self.used_codec.decode(self.used_codec.encode(piece), out=decoded[:len(piece)]))
+
+
+class Hook:
+    """Settings, residuals and steps of a hook. Made by `register`.
+
+    state_dict and load_state_dict are for checkpoints; each rank saves and loads its own, because residuals differ. After a
+    failure the residuals are those of a step that has not been made: a program goes on from a state that it has saved before. close
+    ends the hook's threads and the communicator, if `register` has made it.
+    """
+
+    def __init__(self, comm: Comm, owns_comm: bool, layers: dict[torch.nn.Parameter, Layer], error_feedback: bool, warm_up_steps: int) -> None:
+        self.comm, self.steps = comm, 0
+        self._owns_comm, self._error_feedback, self._warm_up_steps = owns_comm, error_feedback, warm_up_steps
+        self._layers = layers
+        self._corrections = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl residuals")
+        self._calls = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl hook")
+
+    def codecs(self) -> dict[str, str]:
+        """Returns the codec of each parameter; "none": lossless."""
+        return {layer.name: layer.codec.spec if layer.codec else LOSSLESS for layer in self._layers.values()}
+
+    def average_bucket(self, _, bucket):
+        """Called by DDP, which compares annotations as objects. The future has the bucket's buffer when it holds the averages."""
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        uses_codecs = self.steps >= self._warm_up_steps
+        if bucket.is_last():
+            self.steps += 1
+        buffer, gradients, layers = bucket.buffer(), bucket.gradients(), [self._layers[parameter] for parameter in bucket.parameters()]
+        feeds_back = self._error_feedback and uses_codecs
+        correction = self._corrections.submit(self._correct, layers, gradients) if feeds_back else None
+        work = self._calls.submit(self._average, layers, gradients, uses_codecs, correction)
+
+        def finish(done: concurrent.futures.Future[None]) -> None:
+            if (error := done.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(buffer)
+
+        work.add_done_callback(finish)
+        return future
+
+    def _average(self, layers: list[Layer], gradients: list[torch.Tensor], uses_codecs: bool,
+                 correction: concurrent.futures.Future[None] | None) -> None:
+        if correction is not None:
+            correction.result()
+        with torch.no_grad():
+            # Each layer is a call of its own, so that no block of a codec reaches into another layer; the group fuses small ones.
+            with group():
+                for layer, gradient in zip(layers, gradients, strict=True):
+                    self.comm.all_reduce(gradient.view(-1), "avg", codec=(uses_codecs and layer.codec) or LOSSLESS)
+
+    @staticmethod
+    def _correct(layers: list[Layer], gradients: list[torch.Tensor]) -> None:
+        """Adds the residuals to the gradients, and keeps what the codecs lose of the sums."""
+        with torch.no_grad():
+            for layer, gradient in zip(layers, gradients, strict=True):
+                layer.correct(gradient)
+
+    # ---- Checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the steps so far and this rank's residuals, by the names of the parameters. Called between two steps."""
+        residuals = {layer.name: layer.residual.clone() for layer in self._layers.values() if layer.residual is not None}
+        return {"version": STATE_VERSION, "steps": self.steps, "codecs": self.codecs(), "residuals": residuals}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken: on the same rank, with the same parameters and codecs."""
+        if state.get("version") != STATE_VERSION:
+            raise _errors.InvalidArgument(f"state: its version is {state.get('version')!r}, and this release reads {STATE_VERSION}")
+        if state["codecs"] != self.codecs():
+            here = self.codecs()
+            name = next(name for name in sorted({*here, *state["codecs"]}) if here.get(name) != state["codecs"].get(name))
+            raise _errors.InvalidArgument(f"state: the codec of parameter {name} is {state['codecs'].get(name)!r}, and here {here.get(name)!r}")
+        for parameter, layer in self._layers.items():
+            saved = state["residuals"].get(layer.name)
+            if saved is not None and (saved.shape != parameter.shape or saved.dtype != RESIDUAL_TYPES[parameter.dtype]):
+                raise _errors.InvalidArgument(f"state: the residual of {layer.name} has shape {tuple(saved.shape)} and type {saved.dtype}, which "
+                                              f"does not belong to a parameter of shape {tuple(parameter.shape)} and type {parameter.dtype}")
+        self.steps = state["steps"]
+        for layer in self._layers.values():
+            saved = state["residuals"].get(layer.name)
+            layer.residual = None if saved is None else saved.clone()
+
+    def close(self) -> None:
+        """Waits for the calls that are under way, and ends the hook."""
+        self._corrections.shutdown()
+        self._calls.shutdown()
+        if self._owns_comm:
+            self.comm.close()
+
+    def __enter__(self) -> Hook:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None and self._owns_comm:
+            self.comm.abort()
+        self.close()
+
+
+def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Codec | None = None, layers: Mapping[str, str | Codec] | None = None,
+             layer_min_size: int = 1024, error_feedback: bool = False, warm_up_steps: int = 0, comm: Comm | None = None) -> Hook:
+    """Lets a DistributedDataParallel average its gradients over QCCL. Every rank calls it, before the first backward.
+
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        hook = qccl.torch.register(ddp, codec="int4", error_feedback=True)
+
+    codec: of all layers that have two or more dimensions and at least `layer_min_size` values; the others are lossless, because
+        biases and norms are few values that matter. None: lossless.
+    layers: codecs of single layers, by patterns of their names: {"*.embed.weight": "int8", "head.*": "none"}. The first pattern
+        that fits a name decides, whatever the layer's size.
+    error_feedback: each rank keeps what the codec has lost of a layer's gradient, and adds it to the next one. Memory: a copy of
+        the compressed layers. For gradients in memory of the host. Nothing is kept of layers whose calls are lossless after all
+        (by `min=` of the codec, or because the planner expects no gain from it).
+    warm_up_steps: so many first steps are lossless.
+    comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
+    """
+    chosen = {pattern: Codec(spec) if isinstance(spec, str) else spec for pattern, spec in (layers or {}).items()}
+    usual = Codec(codec) if isinstance(codec, str) else codec
+    table: dict[torch.nn.Parameter, Layer] = {}
+    for name, parameter in ddp.module.named_parameters():
+        pattern = next((pattern for pattern in chosen if fnmatch.fnmatchcase(name, pattern)), None)
+        is_large = parameter.dim() > 1 and parameter.numel() >= layer_min_size
+        picked = chosen[pattern] if pattern is not None else usual if is_large else None
+        table[parameter] = Layer(name, None if picked is None or picked.spec == LOSSLESS else picked)
+        check_parameter(name, parameter, table[parameter].codec, error_feedback)
+    unused = next((pattern for pattern in chosen if not any(fnmatch.fnmatchcase(layer.name, pattern) for layer in table.values())), None)
+    if unused is not None:
+        raise _errors.InvalidArgument(f"layers: no parameter has a name like {unused!r}; there are {', '.join(layer.name for layer in table.values())}")
+    device = next(iter(table)).device
+    used = comm or comm_of(ddp.process_group, device=None if device.type == "cpu" else str(device))
+    if error_feedback:
+        for parameter, layer in table.items():
+            layer.find_used_codec(used, parameter)
+    hook = Hook(used, comm is None, table, error_feedback, warm_up_steps)
+    ddp.register_comm_hook(None, hook.average_bucket)
+    return hook
+
+
+def check_parameter(name: str, parameter: torch.Tensor, codec: Codec | None, error_feedback: bool) -> None:
+    if codec is None or not error_feedback:
+        return
+    if parameter.device.type != "cpu":
+        raise _errors.InvalidArgument(f"error_feedback: parameter {name} is on {parameter.device}; errors are fed back in memory of the host only")
+    if parameter.dtype not in RESIDUAL_TYPES:
+        raise _errors.InvalidArgument(f"error_feedback: parameter {name} has type {parameter.dtype}; possible are "
+                                      f"{', '.join(str(dtype) for dtype in RESIDUAL_TYPES)}")
