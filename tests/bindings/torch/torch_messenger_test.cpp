@@ -1,6 +1,6 @@
-// Tests the part of the backend for torch.distributed that uses nothing of torch: the queue of calls, what
-// ranks know of each other's processes, and messages between ranks that are threads of this process
-// and meet in a store in memory.
+// Tests the part of the backend for torch.distributed that uses nothing of torch: the queue of
+// calls, what ranks know of each other's processes, and messages between ranks that are threads of
+// this process and meet in a store in memory.
 #include "tests/kit/qtest.hpp"
 #include "tests/kit/rank_threads.hpp"
 

@@ -66,15 +66,13 @@ def one_builder(folder):
     with open(folder / "building", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-        # torch has a lock of its own, which a process that is killed while it compiles leaves behind.
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(folder / "lock")
 
 
 def compile_extension(folder, library, flags):
     from torch.utils import cpp_extension
     for unit, parts in UNITS.items():
         (folder / unit).write_text("".join(f'#include "{part}.cpp"\n' for part in parts))
+    # torch has a lock of its own, which a process that is killed while it compiles leaves behind.
     with contextlib.suppress(FileNotFoundError):
         os.remove(folder / "lock")
     cpp_extension.load(NAME, [str(folder / unit) for unit in UNITS], extra_cflags=flags, extra_ldflags=link_flags(library),
