@@ -1,4 +1,4 @@
-"""The comparison as a picture: algbw over size, both axes logarithmic, with the links' limits. SVG, written by hand."""
+"""Comparisons as pictures: algbw over size, both axes logarithmic, with the links' limits; and bars. SVG, written by hand."""
 import html
 import math
 
@@ -6,6 +6,7 @@ from .vectors import size_text
 
 WIDTH, HEIGHT = 980, 560
 LEFT, RIGHT, TOP, BOTTOM = 90, 270, 60, 70
+BARS_LEFT, BARS_RIGHT = 190, 230
 COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#6a4c93", "#00798c", "#8d6a4f", "#444444", "#c06c84", "#2e4057", "#9bc53d",
            "#f26419")
 FRAME = "#444"
@@ -66,10 +67,7 @@ def write_picture(path, title, curves, limits):
     """curves: {name: [(bytes, GB/s)...]}; limits: {name: GB/s}."""
     speeds = [speed for points in curves.values() for _, speed in points] + list(limits.values())
     axes = Axes([size for points in curves.values() for size, _ in points], speeds)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-             'font-family="sans-serif" font-size="13" fill="#222">',
-             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white" stroke="none"/>',
-             text(LEFT, 34, title, more='font-size="17"'), *grid(axes)]
+    parts = grid(axes)
     for number, (name, speed) in enumerate(limits.items()):
         y = axes.y(speed)
         parts += [line(LEFT, y, WIDTH - RIGHT, y, FRAME, 'stroke-dasharray="7 4"'), text(LEFT + 6, y - 5, name, more='font-size="11"')]
@@ -79,5 +77,24 @@ def write_picture(path, title, curves, limits):
         parts += curve(axes, sorted(points), colour, dash)
         parts += [line(WIDTH - RIGHT + 16, y, WIDTH - RIGHT + 46, y, colour, f'stroke-width="2" {dash}'),
                   text(WIDTH - RIGHT + 54, y + 4, name)]
+    write_svg(path, title, parts, HEIGHT)
+
+
+def write_bars(path, title, bars):
+    """bars: [(name, value, what is written behind the bar)...]. Bars of one colour have names with the same end."""
+    most, colours, parts = max(value for _, value, _ in bars), {}, []
+    for number, (name, value, words) in enumerate(bars):
+        y = TOP + 26 * number
+        colour = colours.setdefault(name.split(maxsplit=1)[-1], COLOURS[len(colours) % len(COLOURS)])
+        length = value / most * (WIDTH - BARS_LEFT - BARS_RIGHT)
+        parts += [text(BARS_LEFT - 10, y + 14, name, "end"), text(BARS_LEFT + length + 8, y + 14, words),
+                  f'<rect x="{BARS_LEFT}" y="{y}" width="{length:.1f}" height="18" fill="{colour}"/>']
+    write_svg(path, title, parts, TOP + 26 * len(bars) + 20)
+
+
+def write_svg(path, title, parts, height):
+    head = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+            'font-family="sans-serif" font-size="13" fill="#222">',
+            f'<rect width="{WIDTH}" height="{height}" fill="white" stroke="none"/>', text(LEFT, 34, title, more='font-size="17"')]
     with open(path, "w") as file:
-        file.write("\n".join([*parts, "</svg>"]) + "\n")
+        file.write("\n".join([*head, *parts, "</svg>"]) + "\n")
