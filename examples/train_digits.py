@@ -94,12 +94,6 @@ def run(chosen, rank, ranks):
             "sent_bytes": sent_bytes, "weights": weights}
 
 
-def end_group():
-    # Gloo's threads let go of a call's tensors a moment after the call. If Python ends before that, the process is aborted.
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
-
-
 def main():
     chosen = arguments()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -111,7 +105,9 @@ def main():
     of_all = [results["weights"]] * ranks
     if ranks > 1:
         torch.distributed.all_gather_object(of_all, results["weights"])
-        end_group()
+        # Gloo's threads let go of a call's tensors a moment after the call. If Python ends before that, the process is aborted.
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
     if len(set(of_all)) > 1:
         sys.exit("train_digits.py: the ranks have ended with different weights")
     if rank == 0:

@@ -106,7 +106,9 @@ class Trainings:
             for contender in self.contenders:
                 self.tell(f"turn {turn + 1} of {self.chosen.turns}: {contender.ranks} x {name_of(contender)}")
                 try:
-                    self.results[contender].append(self.train_(contender, seed=turn))
+                    result = self.train_(contender, seed=turn)
+                    self.results[contender].append(result)
+                    self.tell(f"accuracy {result['accuracy']:.2%}, {result['steps_per_second']:.2f} steps/s")
                 except contenders.Missing as reason:
                     self.tell(f"failed: {reason}")
                     self.why[contender] = str(reason)
