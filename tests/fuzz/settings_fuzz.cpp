@@ -18,6 +18,7 @@ static void require(bool condition, const char *what) {
 }
 
 static bool is_setting(std::string_view name) {
+    if (name == "QCCL_LIBRARY") return true; // the Python package's
     return std::any_of(settings_table().begin(), settings_table().end(),
                        [&](const SettingRow &row) { return name == row.name; });
 }
