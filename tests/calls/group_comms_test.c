@@ -50,6 +50,7 @@ typedef struct {
     idler_t idlers[worlds];       /* of rank 0 */
     int sends;                    /* rank 0 sends to rank 1; else both sum */
     qcclResult_t results[worlds]; /* of rank 1 */
+    atomic_int has_started;       /* rank 1 */
 } two_worlds_t;
 
 static void make_worlds(two_worlds_t *both)
@@ -130,11 +131,13 @@ static qcclResult_t lack_a_thread(int rank, qcclComm_t comm, void *context)
     int i;
     (void)comm;
     if (rank == 0) {
+        while (!both->has_started) sleep_ms(1);
         startable = 0;
         result = call_in_both(both, rank);
         startable = -1;
         return result;
     }
+    both->has_started = 1;
     for (i = 0; i < worlds; i++) both->results[i] = call(both, i, rank, &value);
     return qcclSuccess;
 }
