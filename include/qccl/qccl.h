@@ -1154,7 +1154,8 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  * receives in any order, and calls on several communicators of this thread, whose ranks would
  * otherwise wait for each other.
  * - A call in a group checks its arguments, and returns what is wrong with them. Then the whole
- *   group makes no call. Its buffers, and what its config names, must stay until the group's end.
+ *   group makes no call. Its buffers, and the codec that its config names, must stay until the
+ *   group's end.
  * - Collectives of one communicator keep their order, and so do the messages of two ranks in one
  *   direction. Everything else may happen in any order.
  * - Small all-reduces, all-gathers and reduce-scatters that follow one another in a communicator

@@ -137,23 +137,26 @@ static void messages_wait_for_a_late_rank(void **state)
     }
 }
 
-/* Each call has the same config, which holds something else at the group's end. */
+/* Each call has the same config, which holds something else at the group's end, and so does the
+ * text that the config names. */
 static qcclResult_t one_config_for_all(int rank, qcclComm_t comm, void *context)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     int sent = rank, got = -1, sum = 1;
+    char algorithm[] = "oneshot";
     qcclResult_t result = qcclGroupStart(), ended;
     (void)context;
-    config.algorithm = "oneshot";
+    config.algorithm = algorithm;
     if (result == qcclSuccess)
         result = qcclSendConfig(&sent, 1, qcclInt32, next, comm, NULL, &config);
     if (result == qcclSuccess)
         result = qcclRecvConfig(&got, 1, qcclInt32, before, comm, NULL, &config);
-    config.algorithm = "ring"; /* which messages do not have */
+    strcpy(algorithm, "ring"); /* which messages do not have */
     if (result == qcclSuccess)
         result = qcclAllReduceConfig(&sum, &sum, 1, qcclInt32, qcclSum, comm, NULL, &config);
     config.size = 0;
+    algorithm[0] = '\0';
     ended = qcclGroupEnd();
     if (result == qcclSuccess) result = ended;
     return result == qcclSuccess && (got != before || sum != size) ? qcclInternalError : result;

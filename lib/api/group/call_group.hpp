@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace qccl {
 
@@ -37,11 +38,14 @@ private:
     // The group's end looks at the config, and the caller's own may be gone by then.
     struct KeptMessage : MessageArguments {
         KeptMessage(const MessageArguments &given, const qcclCollConfig_t &taken)
-            : MessageArguments(given), own_config(taken) {
+            : MessageArguments(given), own_algorithm(taken.algorithm ? taken.algorithm : ""),
+              own_config(taken) {
+            if (taken.algorithm) own_config.algorithm = own_algorithm.c_str();
             config = &own_config;
         }
         KeptMessage(const KeptMessage &) = delete;
-        const qcclCollConfig_t own_config;
+        const std::string own_algorithm;
+        qcclCollConfig_t own_config;
     };
     struct GroupedCall {
         GroupedCall(qcclComm_t comm, Collective called, qcclStream_t on)
