@@ -33,14 +33,14 @@ contains
     call finish("qcclStreamSynchronize", c_qcclStreamSynchronize(stream%handle), ierror=ierror)
   end subroutine
 
-  ! is_done: .false. while work is left; ierror is qcclInProgress then.
+  ! is_done: .true. when no work is left. It is .false. with qcclInProgress, and with an error, which is told once: work may be left.
   subroutine qcclStreamQuery(stream, is_done, ierror)
     type(qcclStream), intent(in) :: stream
     logical, intent(out) :: is_done
     integer(c_int), intent(out), optional :: ierror
     integer(c_int32_t) :: result
     result = c_qcclStreamQuery(stream%handle)
-    is_done = result /= qcclInProgress
+    is_done = result == qcclSuccess
     call finish("qcclStreamQuery", result, ierror=ierror)
   end subroutine
 
