@@ -8,6 +8,7 @@ Rank 0 prints the loss of the first step and the mean of the last ten. The mini-
 """
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed
@@ -77,9 +78,9 @@ def main():
     if rank == 0:
         print(f"{chosen.backend}, {chosen.codec or 'lossless'}: loss {losses[0]:.4f} at first, {losses[-10:].mean():.4f} in the last steps; "
               f"rank 0 of {ranks} holds {mine} of {total} parameters")
-    # Gloo's threads let go of a call's tensors a moment after the call. If Python ends before that, the process is aborted.
-    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+    # Gloo's threads stay, and let go of a call's tensors a moment after the call. If Python ends before that, the process is aborted.
+    time.sleep(0.2)
 
 
 if __name__ == "__main__":

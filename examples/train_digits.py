@@ -105,9 +105,10 @@ def main():
     of_all = [results["weights"]] * ranks
     if ranks > 1:
         torch.distributed.all_gather_object(of_all, results["weights"])
-        # Gloo's threads let go of a call's tensors a moment after the call. If Python ends before that, the process is aborted.
-        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
+        # Gloo's threads stay, and let go of a call's tensors a moment after the call. If Python ends before that, the process is
+        # aborted.
+        time.sleep(0.2)
     if len(set(of_all)) > 1:
         sys.exit("train_digits.py: the ranks have ended with different weights")
     if rank == 0:
