@@ -31,8 +31,9 @@ run_doxygen() {
 # The Python package as it is installed, with what the build makes of the header.
 make_package() {
     folder=$work/package/qccl
-    mkdir "$folder"
+    mkdir -p "$folder/torch"
     cp "$QCCL_SOURCE"/bindings/python/qccl/*.py "$folder"
+    cp "$QCCL_SOURCE"/bindings/python/qccl/torch/*.py "$folder/torch"
     IFS=. read -r major minor patch <<END
 $QCCL_VERSION
 END

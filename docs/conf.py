@@ -39,7 +39,7 @@ nitpick_ignore = [("c:identifier", name) for name in ("size_t", "int32_t", "uint
 nitpick_ignore_regex = [("py:.*", ".*")]
 
 autodoc_member_order = "bysource"
-autodoc_mock_imports = [name for name in ("numpy",) if not importlib.util.find_spec(name)]
+autodoc_mock_imports = [name for name in ("numpy", "torch") if not importlib.util.find_spec(name)]
 if "QCCL_PACKAGE" in os.environ:
     sys.path.insert(0, os.environ["QCCL_PACKAGE"])
 
