@@ -10,6 +10,8 @@ import unittest
 
 import numpy as np
 import qccl
+from qccl import _buffers as buffers
+from qccl import _declarations as declarations
 
 EMULATED = sys.argv[1]
 
@@ -117,6 +119,12 @@ class Arrays(unittest.TestCase):
     def test_things_without_memory(self):
         for wrong in ([1, 2], 5, None, "text", {}):
             self.refused(r"x: a \w+ has no memory", lambda wrong=wrong: self.comm.all_reduce(wrong))
+
+    def test_every_type_of_the_library_has_a_name(self):
+        names = list(vars(declarations))
+        types = {vars(declarations)[name] for name in names[names.index("qcclInt8"):names.index("qcclSum")]}
+        self.assertEqual(types, {*buffers.TYPES.values(), *(pair for pair, _ in buffers.PAIRS.values())})
+        self.assertEqual(set(buffers.TYPES), set(buffers.SIZES))
 
     def test_types_that_qccl_does_not_have(self):
         for wrong in (np.ones(2, ">f4"), np.array(["a"]), np.ones(2, "datetime64[s]"), np.ones(2, np.longdouble),

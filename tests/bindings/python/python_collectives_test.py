@@ -3,10 +3,12 @@
 usage: python_collectives_test.py (PYTHONPATH names the package)
 """
 import itertools
+import re
 import unittest
 
 import numpy as np
 import qccl
+from qccl import _declarations as declarations
 
 RANKS = 3
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
@@ -32,6 +34,13 @@ def has(dtype, op):
 class Collectives(unittest.TestCase):
     def on_ranks(self, body):
         return qccl.run_threads(RANKS, body)
+
+    def test_every_collective_is_a_method(self):
+        """A collective is a C function that has another form, which takes a config."""
+        stems = [name.removeprefix("qccl") for name in declarations.FUNCTIONS if f"{name}Config" in declarations.FUNCTIONS]
+        names = [re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower() for stem in stems if not stem.startswith("Comm")]
+        self.assertIn("reduce_scatter_v", names)
+        self.assertEqual([name for name in names if not callable(getattr(qccl.Comm, name, None))], [])
 
     def test_all_reduce_of_every_type_and_operation(self):
         cases = [(dtype, op) for dtype, op in itertools.product(DTYPES, OPS) if has(dtype, op)]
