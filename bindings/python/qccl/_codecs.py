@@ -4,39 +4,48 @@ Any thread may use a codec. Encoding and decoding release the interpreter's lock
 """
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 from typing import Any
 
 import numpy as np
 
 from . import _buffers
+from ._handles import Handle
 from ._library import check, lib
 
 
-class Codec:
+class Codec(Handle):
     """A codec, by its spec: "int8", "int4:block=32", "auto:nmse=1e-3" (docs/codecs.md of QCCL lists them all).
 
         codec = qccl.Codec("int4")
         data = codec.encode(x)             # NumPy array of uint8
         y = codec.decode(data, like=x)     # what other ranks would have of x
+
+    End it with close(), or let it go; calls that have been made keep it.
     """
 
+    _kind = "codec"
+
     def __init__(self, spec: str) -> None:
-        self._handle, self.spec = None, spec
+        self.spec = spec
         handle = ctypes.c_void_p()
         check(lib.qcclCodecCreate(ctypes.byref(handle), str(spec).encode()))
-        self._handle, self._owner = handle.value, os.getpid()
+        self._made(handle.value)
+
+    def _destroy(self, handle: int) -> int:
+        return lib.qcclCodecDestroy(handle)
 
     def __repr__(self) -> str:
         return f"qccl.Codec({self.spec!r})"
+
+    def _has_guard(self) -> bool:
+        return any(option.startswith("guard=") for option in self.spec.partition(":")[2].split(","))
 
     def max_encoded_bytes(self, x: Any) -> int:
         """Returns the number of bytes that encode(x) gives at most."""
         buffer = self._on_host(x, "x")
         size = ctypes.c_size_t()
-        check(lib.qcclCodecMaxEncodedBytes(self._handle, buffer.count, buffer.type, ctypes.byref(size)))
+        check(lib.qcclCodecMaxEncodedBytes(self._open_handle(), buffer.count, buffer.type, ctypes.byref(size)))
         return size.value
 
     def encode(self, x: Any) -> np.ndarray:
@@ -44,7 +53,7 @@ class Codec:
         buffer = self._on_host(x, "x")
         out = np.empty(self.max_encoded_bytes(x), np.uint8)
         written = ctypes.c_size_t()
-        check(lib.qcclCodecEncode(self._handle, buffer.address, buffer.count, buffer.type, out.ctypes.data, out.size,
+        check(lib.qcclCodecEncode(self._open_handle(), buffer.address, buffer.count, buffer.type, out.ctypes.data, out.size,
                                   ctypes.byref(written), None))
         return out[:written.value].copy()
 
@@ -57,25 +66,9 @@ class Codec:
             model = self._on_host(like, "like")
             out = _buffers.make_like(model, model.shape)
         source, target = self._on_host(data, "data"), self._on_host(out, "out", writable=True)
-        check(lib.qcclCodecDecode(self._handle, source.address, source.count * source.itemsize, target.address, target.count, target.type,
+        check(lib.qcclCodecDecode(self._open_handle(), source.address, source.count * source.itemsize, target.address, target.count, target.type,
                                   None))
         return out
-
-    def close(self) -> None:
-        """Ends the codec. Calls that have been made keep it."""
-        if self._handle is not None and self._owner == os.getpid():
-            handle, self._handle = self._handle, None
-            check(lib.qcclCodecDestroy(handle))
-
-    def __enter__(self) -> Codec:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     @staticmethod
     def _on_host(x: Any, name: str, writable: bool = False) -> _buffers.Buffer:

@@ -64,6 +64,9 @@ class Collectives:
     def _codec(self, codec: str | Codec) -> Codec:
         raise NotImplementedError
 
+    def _used_codec(self, codec: Codec, call: str, algorithm: str | None = None) -> Codec | None:
+        raise NotImplementedError
+
     # ---- Arguments
 
     def _buffer(self, x: Any, name: str, writable: bool = False) -> _buffers.Buffer:
@@ -123,8 +126,8 @@ class Collectives:
         source, target = self._same_shape(x, out)
         keep_errors = None
         if residual is not None:
-            source, keep_errors = self._corrected(source, residual, options)
-        result = self._call("qcclAllReduce", (source.address, target.address, source.count, source.type, _ops.number_of(op)), options,
+            source, keep_errors = self._corrected(source, op, residual, options)
+        result = self._call("qcclAllReduce", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
                             target.array, (source, target))
         if keep_errors:
             keep_errors()
@@ -140,7 +143,7 @@ class Collectives:
         else:
             source = target = self._buffer(x, "x")
         address = target.address if self.rank == root else None
-        return self._call("qcclReduce", (source.address, address, source.count, source.type, _ops.number_of(op), root), options,
+        return self._call("qcclReduce", (source.address, address, source.count, source.type, _ops.argument(op), root), options,
                           target.array if self.rank == root else None, (source, target))
 
     def broadcast(self, x: Any, *, root: int = 0, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -182,7 +185,7 @@ class Collectives:
         """
         source = self._buffer(x, "x")
         target = self._block_result(out, source, options)
-        return self._call("qcclReduceScatter", (source.address, target.address, target.count, source.type, _ops.number_of(op)), options,
+        return self._call("qcclReduceScatter", (source.address, target.address, target.count, source.type, _ops.argument(op)), options,
                           target.array, (source, target))
 
     def scatter(self, x: Any = None, *, root: int = 0, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -221,7 +224,7 @@ class Collectives:
     def scan(self, x: Any, op: str | Op = "sum", *, out: Any = None, **options: Unpack[CallOptions]) -> Any:
         """Combines x of the ranks up to this one, value by value, in x or in `out`. Returns the result."""
         source, target = self._same_shape(x, out)
-        return self._call("qcclScan", (source.address, target.address, source.count, source.type, _ops.number_of(op)), options,
+        return self._call("qcclScan", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
                           target.array, (source, target))
 
     def exscan(self, x: Any, op: str | Op = "sum", *, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -230,7 +233,7 @@ class Collectives:
         Rank 0 has no result: nothing is written there, and the method returns None.
         """
         source, target = self._same_shape(x, out)
-        return self._call("qcclExscan", (source.address, target.address, source.count, source.type, _ops.number_of(op)), options,
+        return self._call("qcclExscan", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
                           target.array if self.rank else None, (source, target))
 
     def barrier(self, **options: Unpack[CallOptions]) -> None:
@@ -264,7 +267,7 @@ class Collectives:
         self._check_holds(source, "x", parts_extent(counts, displs))
         target = self._result(out, source, counts[self.rank], (counts[self.rank],))
         return self._call("qcclReduceScatterV", (source.address, target.address, counts_array(counts), counts_array(displs), source.type,
-                                                 _ops.number_of(op)), options, target.array, (source, target))
+                                                 _ops.argument(op)), options, target.array, (source, target))
 
     def gather_v(self, x: Any, counts: Sequence[int] | None = None, *, root: int = 0, displs: Sequence[int] | None = None,
                  out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -347,12 +350,14 @@ class Collectives:
 
     # ---- Error feedback
 
-    def _corrected(self, x: _buffers.Buffer, residual: Any, options: CallOptions) -> tuple[_buffers.Buffer, Callable[[], None]]:
+    def _corrected(self, x: _buffers.Buffer, op: str | Op, residual: Any, options: CallOptions) -> tuple[_buffers.Buffer, Callable[[], None]]:
         """The sum of x and its residual, and a function that writes what the codec loses of this sum to the residual."""
         spec = options.get("codec")
         if spec is None:
             raise _buffers.refuse("residual", "the call names no codec whose errors it could keep")
         codec, kept = self._codec(spec), self._buffer(residual, "residual", writable=True)
+        if codec._has_guard():
+            raise _buffers.refuse("residual", f"with the guard of {codec.spec!r} some calls are lossless, and have no errors to keep")
         if x.device != "host" or kept.type != x.type or kept.count != x.count:
             raise _buffers.refuse("residual", f"it has the type and the number of values of x, in memory of the host: {x.dtype} and "
                                               f"{x.count}, not {kept.dtype} and {kept.count}")
@@ -360,5 +365,6 @@ class Collectives:
             raise _buffers.refuse("residual", f"QCCL feeds errors back for float16, float32 and float64, not for {x.dtype}")
         errors = _buffers.as_numpy(kept)
         values = _buffers.as_numpy(x) + errors
-        lost = values - codec.decode(codec.encode(values), like=values)
+        used = self._used_codec(codec, f"count={x.count} type={x.dtype} op={op if isinstance(op, str) else 'sum'}", options.get("algorithm"))
+        lost = np.zeros_like(values) if used is None else values - used.decode(used.encode(values), like=values)
         return self._buffer(values, "x"), lambda: np.copyto(errors, lost)

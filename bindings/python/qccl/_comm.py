@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import json
+import multiprocessing.util
 import os
 import sys
 from typing import Any, Callable, Sequence
@@ -11,8 +12,10 @@ from typing import Any, Callable, Sequence
 from . import _buffers, _groups, _prepared
 from . import _declarations as c
 from . import _errors
+from ._calls import Call, make
 from ._codecs import Codec
 from ._collectives import CallOptions, Collectives
+from ._handles import Handle
 from ._interrupts import SignalWatch, poll_until
 from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of
 from ._streams import Stream
@@ -21,30 +24,33 @@ SETTINGS = ("device", "codec", "algorithm", "timeout", "peer_timeout", "name", "
 TEXTS = ("device", "codec", "algorithm", "name")
 
 
-class Comm(Collectives):
+class Comm(Collectives, Handle):
     """A communicator: `size` ranks, of which this one is `rank`. Made by qccl.init, and by split, dup, shrink and grow.
 
     As a context manager it is closed at the end of the block, and aborted if the block raises, so that other ranks do not wait
     for this one. A communicator that is not closed is closed when the program ends.
     """
 
+    _kind = "communicator"
+
     def __init__(self, settings: dict[str, Any], watch: SignalWatch) -> None:
         """For the functions of this module. The communicator is not made yet."""
         self._settings, self._watch = settings, watch
-        self._handle: int | None = None
         self._preparing: _prepared.Prepared | None = None  # in place of the next call
         self._codecs: dict[str, Codec] = {}
-        self._owner = os.getpid()
+        self._used: dict[str, Codec | None] = {}
+        self._registrations: set[Registration] = set()
         self.device: str = settings.get("device") or "host"
 
-    def _made(self, handle: int, keep: Any = None) -> Comm:
-        self._handle = self._watch.comm = handle
-        self._keep = keep
+    def _joined(self, handle: int | None, keep: Any = None) -> Comm:
+        self._made(handle)
+        self._watch.comm, self._keep = handle, keep
         numbers = ctypes.c_int(), ctypes.c_int()
         check(lib.qcclCommCount(handle, ctypes.byref(numbers[0])))
         check(lib.qcclCommUserRank(handle, ctypes.byref(numbers[1])))
         self.size, self.rank = numbers[0].value, numbers[1].value
         OPEN.add(self)
+        close_all_at_the_end_of_workers()
         return self
 
     def __repr__(self) -> str:
@@ -53,44 +59,40 @@ class Comm(Collectives):
 
     # ---- Calls
 
-    def _open_handle(self) -> int:
-        if self._handle is None:
-            raise _errors.InvalidUsage("the communicator has been closed")
-        return self._handle
-
     def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...]) -> Any:
         """Makes the call of the C function `name`, whose arguments up to comm are `arguments`. Returns `result`."""
         handle = self._open_handle()
-        config = self._call_config(options) if options else None
-        config_pointer = None if config is None else ctypes.byref(config)
-        stream = self._stream_handle(options.get("stream"), buffers)
+        codec, config = self._call_config(options) if options else (None, None)
+        call = Call(name, arguments, buffers, codec, config, self._call_stream(options.get("stream"), buffers))
         if self._preparing is not None:
-            self._preparing._make(self, name, arguments, stream, config_pointer, buffers)
+            self._preparing._prepare(self, call)
             return result
-        code = getattr(lib, name + "Config")(*arguments, handle, stream, config_pointer)
+        config_pointer = None if config is None else ctypes.byref(config)
+        code = make(call.has_function(), getattr(lib, name + "Config"), *arguments, handle, call.stream, config_pointer)
+        if (group := _groups.open_group()) is not None:
+            group.add(self, call)
+        else:
+            call.hold_on_stream()
         self._watch.raise_if_interrupted()
         if code != SUCCESS:
             raise make_error(code, handle)
-        if (group := _groups.open_group()) is not None:
-            group.add(self, (*buffers, config))
-        if isinstance(options.get("stream"), Stream):
-            options["stream"]._hold(*buffers)
         return result
 
-    def _call_config(self, options: CallOptions) -> c.qcclCollConfig_t:
+    def _call_config(self, options: CallOptions) -> tuple[Codec | None, c.qcclCollConfig_t]:
         unknown = set(options) - set(CallOptions.__annotations__)
         if unknown:
             raise TypeError(f"a call has no option {sorted(unknown)[0]!r}; its options are {', '.join(CallOptions.__annotations__)}")
         config = c.qcclCollConfig_t()
         check(lib.qcclConfigInit(ctypes.byref(config), ctypes.sizeof(config)))
-        if (codec := options.get("codec")) is not None:
-            config.codec = self._codec(codec)._handle
+        codec = None if (named := options.get("codec")) is None else self._codec(named)
+        if codec is not None:
+            config.codec = codec._open_handle()
         if (algorithm := options.get("algorithm")) is not None:
             config.algorithm = algorithm.encode()
         config.timeout = options.get("timeout") or 0
         config.tag = options.get("tag", 0)
         config.stride = options.get("stride", 0)
-        return config
+        return codec, config
 
     def _codec(self, codec: str | Codec) -> Codec:
         if isinstance(codec, Codec):
@@ -99,9 +101,18 @@ class Comm(Collectives):
             self._codecs[codec] = Codec(codec)
         return self._codecs[codec]
 
-    def _stream_handle(self, stream: Any, buffers: tuple[_buffers.Buffer, ...]) -> int | None:
+    def _used_codec(self, codec: Codec, call: str, algorithm: str | None = None) -> Codec | None:
+        """The codec that an all-reduce with `codec` uses, which may be another one, or None if it is lossless after all."""
+        what = f"all_reduce {call} codec={codec.spec}" + (f" algorithm={algorithm}" if algorithm else "")
+        if what not in self._used:
+            name = self.explain(what, format="json")["used_codec"]
+            self._used[what] = None if name == "none" else Codec(name)
+        return self._used[what]
+
+    def _call_stream(self, stream: Any, buffers: tuple[_buffers.Buffer, ...]) -> Stream | int | None:
         if isinstance(stream, Stream):
-            return stream._handle
+            stream._open_handle()
+            return stream
         if stream is None and self.device != "host":
             return current_stream(buffers)
         if stream is None or isinstance(stream, int):
@@ -195,7 +206,9 @@ class Comm(Collectives):
 
     def register(self, array: Any) -> Registration:
         """Lets other ranks read an array in memory of qccl.empty in place: lossless calls on it need no copy for them."""
-        return Registration(self, self._buffer(array, "array"))
+        registration = Registration(self, self._buffer(array, "array"))
+        self._registrations.add(registration)
+        return registration
 
     # ---- The end
 
@@ -203,10 +216,13 @@ class Comm(Collectives):
         """Waits until all calls are done, and until every rank has begun the calls that this rank has made, and compares these."""
         handle = self._open_handle()
         result = lib.qcclCommFinalize(handle)
+        sentence = None
         if result == IN_PROGRESS:
             result = poll_until(lambda: finished(handle))[0]
+            sentence = sentence_of(handle)
         self._watch.raise_if_interrupted()
-        check(result, handle)
+        if result != SUCCESS:
+            raise make_error(result, handle, sentence)
 
     def revoke(self) -> None:
         """Fails the communicator on every rank (Revoked), and keeps it, for shrink. Any thread may call it at any time."""
@@ -214,16 +230,13 @@ class Comm(Collectives):
 
     def abort(self) -> None:
         """Ends all calls, fails the communicator on every rank (Revoked), and frees it here. Any thread may call it."""
-        handle = self._take_handle()
-        if handle is not None:
-            check(lib.qcclCommAbort(handle))
+        self._end(lib.qcclCommAbort)
 
     def close(self) -> None:
-        """Waits and compares as finalize does, and frees the communicator. Raises what the comparison gives."""
-        if self._handle is None or self._owner != os.getpid():
-            self._handle = None
-            return
-        if async_result(self._handle) in (SUCCESS, IN_PROGRESS):
+        """Waits and compares as finalize does, and frees the communicator. Raises what the comparison gives; or InvalidUsage while
+        another thread is inside: then nothing has happened.
+        """
+        if self._handle is not None and self._owner == os.getpid() and async_result(self._handle) in (SUCCESS, IN_PROGRESS):
             try:
                 self.finalize()
             except _errors.Error:
@@ -231,12 +244,11 @@ class Comm(Collectives):
             except BaseException:
                 self.abort()
                 raise
-        check(lib.qcclCommDestroy(self._take_handle()))
+        self._end(lib.qcclCommDestroy)
 
-    def _take_handle(self) -> int | None:
-        handle, self._handle = self._handle, None
+    def _ended(self) -> None:
         OPEN.discard(self)
-        return handle
+        self._registrations.clear()
 
     def __enter__(self) -> Comm:
         return self
@@ -247,25 +259,26 @@ class Comm(Collectives):
         else:
             self.abort()
 
+    def __del__(self) -> None:
+        """Does nothing: communicators that are open are kept in OPEN, and at the end of the program nobody may wait any more."""
 
-class Registration:
-    """Memory that other ranks read in place, until close or the end of the communicator."""
+
+class Registration(Handle):
+    """Memory that other ranks read in place, until close or the end of the communicator, which keeps the memory until then."""
+
+    _kind = "registration"
 
     def __init__(self, comm: Comm, buffer: _buffers.Buffer) -> None:
         handle = ctypes.c_void_p()
         check(lib.qcclCommRegister(comm._open_handle(), buffer.address, buffer.count * buffer.itemsize, ctypes.byref(handle)), comm._handle)
-        self._handle, self._comm, self._buffer = handle.value, comm, buffer
+        self._comm, self._buffer = comm, buffer
+        self._made(handle.value)
 
-    def close(self) -> None:
-        if self._handle is not None and self._comm._handle is not None:
-            handle, self._handle = self._handle, None
-            check(lib.qcclCommDeregister(self._comm._handle, handle), self._comm._handle)
+    def _destroy(self, handle: int) -> int:
+        return SUCCESS if self._comm._handle is None else lib.qcclCommDeregister(self._comm._handle, handle)
 
-    def __enter__(self) -> Registration:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def _ended(self) -> None:
+        self._comm._registrations.discard(self)
 
 
 # ---- Creation
@@ -334,7 +347,7 @@ def finish_creation(comm: Comm, make: Callable[[Any, Any], int], *, parent: int 
                 lib.qcclCommDestroy(made)
             raise error
     check(result, parent)
-    return comm._made(made, keep) if made is not None else None
+    return comm._joined(made, keep) if made is not None else None
 
 
 def current_stream(buffers: tuple[_buffers.Buffer, ...]) -> int | None:
@@ -349,11 +362,23 @@ def current_stream(buffers: tuple[_buffers.Buffer, ...]) -> int | None:
 # Communicators that have not been closed. They are kept until then, because the library calls their functions.
 OPEN: set[Comm] = set()
 
+_finalized_process = 0
+
+
+def close_all_at_the_end_of_workers() -> None:
+    """The children of multiprocessing end without what atexit has, or without what it had before the fork."""
+    global _finalized_process
+    if _finalized_process != os.getpid():
+        _finalized_process = os.getpid()
+        multiprocessing.util.Finalize(None, close_all, exitpriority=10)
+
 
 @atexit.register
 def close_all() -> None:
     """Runs at the end of the program. If the program ends with an exception, other ranks should not wait for this one."""
-    has_failed = hasattr(sys, "last_value")
+    # A worker of multiprocessing comes here while it handles the exception; from Python 3.13 on afterwards. Then its communicators
+    # are closed, and its peers get PeerLost.
+    has_failed = hasattr(sys, "last_value") or not isinstance(sys.exc_info()[1], (type(None), SystemExit))
     first = None
     for comm in [comm for comm in OPEN if comm._owner == os.getpid()]:
         try:

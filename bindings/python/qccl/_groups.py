@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
+from ._calls import Call, make
 from ._library import SUCCESS, lib, check, make_error
 
 if TYPE_CHECKING:
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Group:
-    """What the calls of a group use: the arrays have to live until its end, and a signal may come in its communicators."""
+    """The calls of a group: what they use has to live until its end, and a signal may come in their communicators."""
 
     def __init__(self) -> None:
         self.depth = 0
         self.comms: set[Comm] = set()
-        self.held: list[Any] = []
+        self.calls: list[Call] = []
 
-    def add(self, comm: Comm, held: tuple[Any, ...]) -> None:
+    def add(self, comm: Comm, call: Call) -> None:
         self.comms.add(comm)
-        self.held.extend(held)
+        self.calls.append(call)
 
 
 class OpenGroup(threading.local):
@@ -71,4 +72,8 @@ def _end(group: Group) -> int:
     group.depth -= 1
     if group.depth == 0:
         _open.group = None
-    return lib.qcclGroupEnd()
+    calls = group.calls if group.depth == 0 else []
+    result = make(any(call.has_function() for call in calls), lib.qcclGroupEnd)
+    for call in calls:
+        call.hold_on_stream()  # also after a failure, of which only some calls may know
+    return result

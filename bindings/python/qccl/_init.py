@@ -96,7 +96,7 @@ def init_all(size: int, devices: Sequence[str] | None = None) -> list[Comm]:
     if devices is not None and len(devices) != size:
         raise _errors.InvalidArgument(f"devices: it has a name for each of the {size} ranks, not {len(devices)}")
     check(lib.qcclCommInitAll(handles, size, names))
-    return [Comm({"device": devices[rank]} if devices else {}, SignalWatch())._made(handles[rank]) for rank in range(size)]
+    return [Comm({"device": devices[rank]} if devices else {}, SignalWatch())._joined(handles[rank]) for rank in range(size)]
 
 
 def run_threads(size: int, function: Callable[..., Any], *arguments: Any, devices: Sequence[str] | None = None) -> list[Any]:
@@ -112,9 +112,14 @@ def run_threads(size: int, function: Callable[..., Any], *arguments: Any, device
     def run(rank: int) -> None:
         try:
             with comms[rank] as comm:
-                results[rank] = function(comm, *arguments)
+                try:
+                    results[rank] = function(comm, *arguments)
+                except BaseException as error:
+                    errors.append(error)  # before this rank's end lets the others raise
+                    raise
         except BaseException as error:
-            errors.append(error)
+            if error not in errors:
+                errors.append(error)
 
     threads = [threading.Thread(target=run, args=(rank,), name=f"qccl rank {rank}") for rank in range(size)]
     for thread in threads:

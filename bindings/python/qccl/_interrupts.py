@@ -4,14 +4,64 @@ A communicator's idle function looks for signals while a call waits. If a signal
 that the call returns on every rank, and the exception goes on in the caller. Waits that have no idle function (for a stream, for
 the creation of a communicator) are polled instead.
 """
+import contextlib
+import signal
 import threading
 import time
+import types
 
 from . import _declarations as c
 from ._library import lib
 
 SPIN_SECONDS = 50e-6
 SHORTEST_SLEEP, LONGEST_SLEEP = 20e-6, 2e-3
+
+
+class ThreadState(threading.local):
+    raised = None  # by a function of the program inside a call of this thread
+
+
+_thread = ThreadState()
+
+
+def raise_in_call(error):
+    """Lets an exception, which C cannot carry, go on in the call that this thread is inside. A stream's thread has no such call."""
+    _thread.raised = error
+
+
+def has_raised_in_call():
+    return _thread.raised is not None
+
+
+# The code of functions that C calls, and which let all that they catch go on in the call.
+CALLBACKS: set[types.CodeType] = set()
+
+
+def handler_outside_of_callbacks(handler):
+    def handle(number, frame):
+        if frame is None or frame.f_code not in CALLBACKS:
+            return handler(number, frame)
+        try:
+            return handler(number, frame)
+        except BaseException as error:
+            raise_in_call(error)
+
+    return handle
+
+
+@contextlib.contextmanager
+def callbacks_without_signals():
+    """Lets no handler of a signal raise in a function of CALLBACKS, because the interpreter runs handlers also where a function
+    begins, before its `try`. Functions that these call are interrupted as always. For the main thread.
+    """
+    handlers = {number: handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))}
+    for number, handler in handlers.items():
+        signal.signal(number, handler_outside_of_callbacks(handler))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 class SignalWatch:
@@ -38,9 +88,10 @@ class SignalWatch:
                     lib.qcclCommRevoke(self.comm)
 
     def raise_if_interrupted(self):
-        if self.raised is not None:
-            raised, self.raised = self.raised, None
-            raise raised
+        for keeper in (self, _thread):
+            if keeper.raised is not None:
+                raised, keeper.raised = keeper.raised, None
+                raise raised
 
 
 def is_main_thread():

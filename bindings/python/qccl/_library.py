@@ -55,10 +55,11 @@ def library_path():
 
 def include_dir():
     """Returns the folder that has qccl/qccl.h for this library, or None if only the library is installed."""
-    for folder in (PACKAGE / "include", pathlib.Path(library_path()).resolve().parent.parent / "include"):
-        if (folder / "qccl" / "qccl.h").exists():
-            return str(folder)
-    return None
+    # The library lies in PREFIX/lib, or in PREFIX/lib/x86_64-linux-gnu.
+    prefixes = pathlib.Path(library_path()).resolve().parents[1:3]
+    folders = [PACKAGE / "include", *(prefix / "include" for prefix in prefixes)]
+    # A source tree has the one header, and its build folder the other.
+    return next((str(folder) for folder in folders if all((folder / "qccl" / name).exists() for name in ("qccl.h", "version.h"))), None)
 
 
 def check_version(library, path):

@@ -4,9 +4,7 @@ The communicators look operations up here. Any thread may call every function; n
 """
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -14,7 +12,8 @@ import numpy as np
 
 from . import _buffers
 from . import _declarations as c
-from . import _errors
+from . import _errors, _interrupts
+from ._handles import Handle
 from ._library import check, lib
 
 if TYPE_CHECKING:
@@ -28,23 +27,13 @@ NUMPY_TYPES = {number: np.dtype(name) for name, number in _buffers.TYPES.items()
 NUMPY_TYPES |= {number: _buffers.pair_dtype(name) for name, (number, _) in _buffers.PAIRS.items()}
 
 
-class Op:
+class Op(Handle):
     """An operation that the program makes. End it with close(), or let it go; calls that have been made keep it."""
 
-    _number: int | None = None
-    _keep: Any = None
+    _kind = "operation"
 
-    def _made(self, number: int, keep: Any) -> None:
-        self._number, self._keep, self._owner = number, keep, os.getpid()
-
-    def close(self) -> None:
-        if self._number is not None and self._owner == os.getpid():
-            number, self._number = self._number, None
-            check(lib.qcclRedOpDestroy(number))
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
+    def _destroy(self, handle: int) -> int:
+        return lib.qcclRedOpDestroy(handle)
 
 
 class RedOp(Op):
@@ -58,26 +47,33 @@ class RedOp(Op):
     function: called as function(accumulator, values) with two one-dimensional NumPy arrays of equal length. It replaces
         accumulator[i] by accumulator[i] op values[i], for every i by itself, and changes nothing else. `accumulator` is what lower
         ranks have contributed. It may run on any thread. If it raises, its traceback is printed, and the
-        communicator fails (SystemFailure).
+        communicator fails (SystemFailure). Ctrl-C in it fails the communicator, too, and goes on in the caller.
     commutes: False if operands may not be swapped; then ranks are combined in their order.
-    Keep the object while calls with it run on streams. It works on communicators of the host, and without a codec.
+    It works on communicators of the host, and without a codec.
     """
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None], commutes: bool = True) -> None:
         def combine(accumulator: int, values: int, count: int, number: int, _: Any) -> int:
             try:
+                if _interrupts.has_raised_in_call():
+                    return 1
                 dtype = NUMPY_TYPES[number]
                 views = [np.frombuffer(memoryview((ctypes.c_char * (count * dtype.itemsize)).from_address(address)), dtype)
                          for address in (accumulator, values)]
                 function(*views)
-                return 0
+                return int(_interrupts.has_raised_in_call())
             except Exception:
                 traceback.print_exc()
                 return 1
+            except BaseException as error:
+                _interrupts.raise_in_call(error)
+                return 1
 
-        kept, number = c.qcclRedOpFunction_t(combine), c.c_int32()
-        check(lib.qcclRedOpCreate(ctypes.byref(number), kept, int(commutes), None))
-        self._made(number.value, kept)
+        _interrupts.CALLBACKS.add(combine.__code__)
+        # The library may call the function as long as a call has the operation, also when the operation has ended.
+        self._function, number = c.qcclRedOpFunction_t(combine), c.c_int32()
+        check(lib.qcclRedOpCreate(ctypes.byref(number), self._function, int(commutes), None))
+        self._made(number.value)
 
 
 class PreMulSum(Op):
@@ -90,15 +86,16 @@ class PreMulSum(Op):
         dtype = np.dtype(dtype)
         _, number, _ = _buffers.type_of_numpy(dtype, "dtype")
         value, made = np.array(scalar, dtype), c.c_int32()
-        check(lib.qcclRedOpCreatePreMulSum(ctypes.byref(made), value.ctypes.data, number, c.qcclScalarHostImmediate, comm._handle))
-        self._made(made.value, None)
+        check(lib.qcclRedOpCreatePreMulSum(ctypes.byref(made), value.ctypes.data, number, c.qcclScalarHostImmediate,
+                                         comm._open_handle()))
+        self._made(made.value)
 
 
-def number_of(op: str | Op) -> int:
+def argument(op: str | Op) -> int | Op:
+    """What the C functions take for an operation. It keeps the operation, as far as the program has made it."""
     if isinstance(op, Op):
-        if op._number is None:
-            raise _errors.InvalidUsage("op: the operation has ended")
-        return op._number
+        op._open_handle()
+        return op
     if op not in OPS:
         raise _errors.InvalidArgument(f"op: {op!r} is none of {', '.join(OPS)}, and no qccl.RedOp")
     return OPS[op]

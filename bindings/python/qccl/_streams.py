@@ -11,13 +11,14 @@ import os
 from typing import Any, Sequence
 
 from . import _errors
+from ._handles import REFUSALS, Handle
 from ._interrupts import is_main_thread, poll_until
 from ._library import IN_PROGRESS, check, lib
 
 SYNC = -1 % 2**(8 * ctypes.sizeof(ctypes.c_void_p))  # QCCL_STREAM_SYNC
 
 
-class Stream:
+class Stream(Handle):
     """A queue of calls with a thread of its own.
 
         stream = qccl.Stream()
@@ -27,58 +28,66 @@ class Stream:
         request.wait()                      # x has the result
 
     Calls return at once. Their arrays are in use, and are kept alive, until the stream, or a request behind the call, is done.
+    close() waits for the calls, ends the stream, and drops errors that have not been raised.
     """
 
+    _kind = "stream"
+
     def __init__(self) -> None:
-        self._handle = self._owner = None
-        self._held: list[Any] = []
+        self._held: list[Any] = []  # what the calls use
         handle = ctypes.c_void_p()
         check(lib.qcclStreamCreate(ctypes.byref(handle)))
-        self._handle, self._owner = handle.value, os.getpid()
+        self._made(handle.value)
 
-    def _hold(self, *arrays: Any) -> None:
-        self._held.extend(arrays)
+    def _hold(self, *used: Any) -> None:
+        self._held.extend(used)
 
     def query(self) -> bool:
         """Returns whether all calls are done. Raises the first error of a call since the last one that was raised."""
-        result = lib.qcclStreamQuery(self._handle)
+        result = lib.qcclStreamQuery(self._open_handle())
         if result == IN_PROGRESS:
             return False
+        check(result)  # an error may come while other calls are left
         self._held.clear()
-        check(result)
         return True
 
     def synchronize(self) -> None:
         """Waits until all calls are done. Raises the first error of a call since the last one that was raised."""
-        if is_main_thread():
-            poll_until(self.query)
+        if is_main_thread() and self._owner == os.getpid():
+            self._synchronize_with_signals()
             return
-        result = lib.qcclStreamSynchronize(self._handle)
-        self._held.clear()
+        result = lib.qcclStreamSynchronize(self._open_handle())
+        if result not in REFUSALS:
+            self._held.clear()
         check(result)
+
+    def _synchronize_with_signals(self) -> None:
+        first = None
+        while True:
+            try:
+                poll_until(self.query)
+                break
+            except _errors.Error as error:
+                first = first or error
+                if self._handle is None:  # another thread has closed the stream
+                    break
+        if first:
+            raise first
 
     def record(self) -> Request:
         """Returns a request that is done when all calls so far are."""
         return Request(self)
 
-    def close(self) -> None:
-        """Waits until all calls are done, and ends the stream. Errors that have not been raised are dropped."""
-        if self._handle is not None and self._owner == os.getpid():
-            handle, self._handle = self._handle, None
-            check(lib.qcclStreamDestroy(handle))
-            self._held.clear()
+    def _destroy(self, handle: int) -> int:
+        return lib.qcclStreamDestroy(handle)
 
-    def __enter__(self) -> Stream:
-        return self
+    def _ended(self) -> None:
+        self._held.clear()
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.synchronize()
         self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
 
 class Request:
@@ -87,7 +96,7 @@ class Request:
     def __init__(self, stream: Stream) -> None:
         self._handle = None
         handle = ctypes.c_void_p()
-        check(lib.qcclRequestRecord(stream._handle, ctypes.byref(handle)))
+        check(lib.qcclRequestRecord(stream._open_handle(), ctypes.byref(handle)))
         self._handle, self._stream = handle, stream
         self._held, stream._held = stream._held, []
 

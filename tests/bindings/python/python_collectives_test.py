@@ -204,6 +204,17 @@ class Collectives(unittest.TestCase):
             error = [np.square(result - exact).sum() for result in (with_residual, without)]
             self.assertLess(error[0], error[1] / 2)
 
+    def test_nothing_is_fed_back_where_calls_are_lossless(self):
+        def body(comm):
+            x, residual = np.linspace(0, 1, 640, dtype=np.float32), np.full(640, 0.5, np.float32)
+            totals = [comm.all_reduce(x.copy(), "avg", codec="int2:min=1M", residual=residual) for _ in range(2)]
+            return totals, residual
+
+        for totals, residual in self.on_ranks(body):
+            for total, before in zip(totals, (0.5, 0), strict=True):
+                np.testing.assert_allclose(total, np.linspace(0, 1, 640) + before, atol=1e-6)
+            np.testing.assert_array_equal(residual, np.zeros(640))
+
     def test_a_refused_call_leaves_its_residual(self):
         def body(comm):
             x, residual = np.ones(64, np.float32), np.full(64, 0.1, np.float32)
@@ -213,6 +224,8 @@ class Collectives(unittest.TestCase):
                 comm.all_reduce(x, residual=residual)
             with self.assertRaisesRegex(qccl.InvalidArgument, "residual: it has the type"):
                 comm.all_reduce(x, codec="int8", residual=residual[:63].copy())
+            with self.assertRaisesRegex(qccl.InvalidArgument, "residual: with the guard of 'int8:guard=nmse:1e-3'"):
+                comm.all_reduce(x, codec="int8:guard=nmse:1e-3", residual=residual)
             return x, residual
 
         for x, residual in self.on_ranks(body):

@@ -19,7 +19,7 @@ PATIENCE = 60
 
 
 def environment(**more):
-    return launchers.environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""), **{"QCCL_LIBRARY": LIBRARY, **more})
+    return launchers.environment(**{"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "QCCL_LIBRARY": LIBRARY, **more})
 
 
 def script(text):
@@ -189,6 +189,17 @@ class Signals(unittest.TestCase):
                 (out, err), _ = self.interrupted(text, by_hand(2))
                 self.assertEqual(out, "interrupted\n", err)
 
+    def test_in_an_operation_of_the_program(self):
+        (out, err), _ = self.interrupted("""
+            import numpy, qccl, time
+            comm = qccl.init()
+            def slow(accumulator, more):
+                accumulator += more
+                if comm.rank == 0: print("waits", flush=True); time.sleep(5)
+            try: comm.all_reduce(numpy.ones(3), qccl.RedOp(slow), algorithm="oneshot")
+            except BaseException as error: print(type(error).__name__)""", by_hand(2))
+        self.assertEqual((out, err.count("KeyboardInterrupt")), ("KeyboardInterrupt\n", 0), err)
+
     def test_in_the_creation(self):
         (out, err), = self.interrupted("""
             import qccl
@@ -219,6 +230,40 @@ class Ends(unittest.TestCase):
             stream = qccl.Stream()
             kept.all_reduce(numpy.ones(100000), stream=stream)""")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_workers_of_multiprocessing_close_what_they_leave(self):
+        """A worker that ends well waits until its peers have come to its calls. One that fails tells them."""
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "worker.py").write_text(textwrap.dedent("""
+                import numpy, qccl
+                def work(id, fails):
+                    comm = qccl.init(rank=1, size=2, id=id)
+                    comm.barrier()
+                    comm.broadcast(numpy.ones(3), root=1)  # returns before rank 0 has come
+                    if fails: raise LookupError("by the program")"""))
+            for method in ("fork", "forkserver", "spawn"):
+                done = run(f"""
+                    import multiprocessing, numpy, qccl, time, worker
+                    context = multiprocessing.get_context({method!r})
+                    for fails in (False, True):
+                        id = qccl.unique_id()
+                        child = context.Process(target=worker.work, args=(id, fails))
+                        child.start()
+                        comm = qccl.init(rank=0, size=2, id=id)
+                        try:
+                            comm.barrier()
+                            child.join(0.3)
+                            print(child.is_alive(), comm.broadcast(numpy.zeros(3), root=1)[0])
+                            if fails: comm.barrier()
+                        except qccl.Error as error: print(type(error).__name__)
+                        child.join()
+                        comm.abort()
+                        print(child.exitcode)""", PYTHONPATH=f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+                with self.subTest(method):
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    told = "PeerLost" if sys.version_info >= (3, 13) else "Revoked"
+                    self.assertRegex(done.stdout, rf"^True 1\.0\n0\n(True 1\.0\n)?{told}\n1\n$", done.stderr)
+                    self.assertEqual(done.stderr.count("LookupError: by the program"), 1)
 
     def test_a_closed_communicator(self):
         done = run("""
@@ -312,6 +357,20 @@ class Loading(unittest.TestCase):
         done = run(f"import ctypes, os\nctypes.CDLL({LIBRARY!r})\nos.environ.pop('QCCL_LIBRARY')\n{self.USE}\nprint(qccl.library_path())")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(os.path.samefile(done.stdout.splitlines()[1], LIBRARY))
+
+
+    def test_folders_of_the_header(self):
+        for folder in ("lib", "lib64", "lib/x86_64-linux-gnu"):
+            with tempfile.TemporaryDirectory() as prefix:
+                library, headers = pathlib.Path(prefix) / folder / "libqccl.so.0", pathlib.Path(prefix) / "include" / "qccl"
+                library.parent.mkdir(parents=True)
+                library.touch()
+                for names, found in (([], "None"), (["qccl.h"], "None"), (["qccl.h", "version.h"], str(headers.parent.resolve()))):
+                    headers.mkdir(parents=True, exist_ok=True)
+                    for name in names:
+                        (headers / name).touch()
+                    done = run("import qccl; print(qccl.include_dir())", QCCL_LIBRARY=str(library))
+                    self.assertEqual(done.stdout.strip(), found, done.stderr)
 
 
 class Benchmark(unittest.TestCase):

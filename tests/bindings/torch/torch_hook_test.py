@@ -5,6 +5,7 @@ usage: torch_hook_test.py   (exits 77, skipped, without PyTorch; PYTHONPATH name
 import copy
 import sys
 import tempfile
+import types
 import unittest
 
 try:
@@ -17,6 +18,7 @@ import torch.multiprocessing
 
 import qccl
 import qccl.torch
+from qccl import _comm
 
 RANKS = 2
 
@@ -165,6 +167,37 @@ def wrong_body(rank):
     return errors
 
 
+class WithCodes(torch.nn.Module):
+    """A layer whose weights are frozen numbers of 8 bits, as quantized models have them, and one that learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.codes = torch.nn.Parameter(torch.ones(64, 64, dtype=torch.uint8), requires_grad=False)
+        self.learning = torch.nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        return self.learning(x @ self.codes.float())
+
+
+def frozen_body(rank):
+    ddp = torch.nn.parallel.DistributedDataParallel(WithCodes())
+    with qccl.torch.register(ddp, codec="int8", error_feedback=True) as hook:
+        ddp(torch.full((1, 64), rank + 1.0)).sum().backward()
+        return hook.codecs(), ddp.module.learning.weight.grad
+
+
+def second_hook_body(rank):
+    ddp = model()
+    hook = qccl.torch.register(ddp)
+    before = len(_comm.OPEN)
+    try:
+        qccl.torch.register(ddp)
+    except RuntimeError as error:
+        return str(error), len(_comm.OPEN) - before
+    finally:
+        hook.close()
+
+
 class Hooks(unittest.TestCase):
     def test_lossless_is_what_ddp_does(self):
         for ours, plain in on_ranks(lossless_body):
@@ -205,6 +238,27 @@ class Hooks(unittest.TestCase):
             self.assertTrue(torch.equal(lossless, small))
             self.assertTrue(torch.equal(lossless, kept))
             self.assertFalse(torch.equal(lossless, encoded))
+
+    def test_parameters_without_a_gradient(self):
+        for codecs, gradient in on_ranks(frozen_body):
+            self.assertEqual(codecs, {"codes": "none", "learning.weight": "int8"})
+            self.assertLess((gradient - 96).abs().max().item(), 2)
+
+    def test_a_hook_that_cannot_be_registered_leaves_no_communicator(self):
+        for error, left in on_ranks(second_hook_body):
+            self.assertIn("register_comm_hook", error)
+            self.assertEqual(left, 0)
+
+    def test_guards_with_error_feedback(self):
+        ddp = types.SimpleNamespace(module=torch.nn.Linear(64, 64))
+        for options in ({"codec": "int8:guard=nmse:1e-3"}, {"layers": {"weight": "int4:block=32,guard=nmse:1e-3"}}):
+            with self.assertRaisesRegex(qccl.InvalidArgument, "error_feedback: the codec of parameter weight is 'int.*Leave the guard out"):
+                qccl.torch.register(ddp, error_feedback=True, **options)
+
+    def test_parameters_that_are_not_on_the_host(self):
+        ddp = types.SimpleNamespace(module=torch.nn.Linear(64, 64, device="meta"))
+        with self.assertRaisesRegex(qccl.InvalidArgument, "ddp: parameter weight is on meta; the hook averages gradients in memory of the host only"):
+            qccl.torch.register(ddp)
 
     def test_mistakes_and_lost_ranks(self):
         for rank, errors in enumerate(on_ranks(wrong_body)):

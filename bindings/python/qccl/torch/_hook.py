@@ -52,11 +52,9 @@ class Layer:
         self.used_codec: Codec | None = None
 
     def find_used_codec(self, comm: Comm, parameter: torch.nn.Parameter) -> None:
-        if self.codec is None:
-            return
-        dtype = str(parameter.dtype).removeprefix("torch.")
-        plan = comm.explain(f"all_reduce count={parameter.numel()} type={dtype} op=avg codec={self.codec.spec}", format="json")
-        self.used_codec = None if plan["used_codec"] == LOSSLESS else Codec(plan["used_codec"])
+        if self.codec is not None:
+            dtype = str(parameter.dtype).removeprefix("torch.")
+            self.used_codec = comm._used_codec(self.codec, f"count={parameter.numel()} type={dtype} op=avg")
 
     def correct(self, gradient: torch.Tensor) -> None:
         """Adds the residual to the gradient, and keeps what the codec loses of the sum."""
@@ -181,10 +179,12 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
     layers: codecs of single layers, by patterns of their names: {"*.embed.weight": "int8", "head.*": "none"}. The first pattern
         that fits a name decides, whatever the layer's size.
     error_feedback: each rank keeps what the codec has lost of a layer's gradient, and adds it to the next one. Memory: a copy of
-        the compressed layers. For gradients in memory of the host. Nothing is kept of layers whose calls are lossless after all
-        (by `min=` of the codec, or because the planner expects no gain from it).
+        the compressed layers. Not with a codec that has a guard, which would make some calls lossless. Nothing is kept of layers
+        whose calls are lossless after all (by `min=` of the codec, or because the planner expects no gain from it).
     warm_up_steps: so many first steps are lossless.
     comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
+
+    The parameters lie in memory of the host. Those that need no gradient when `register` is called have no codec.
     """
     chosen = {pattern: Codec(spec) if isinstance(spec, str) else spec for pattern, spec in (layers or {}).items()}
     usual = Codec(codec) if isinstance(codec, str) else codec
@@ -193,26 +193,34 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
         pattern = next((pattern for pattern in chosen if fnmatch.fnmatchcase(name, pattern)), None)
         is_large = parameter.dim() > 1 and parameter.numel() >= layer_min_size
         picked = chosen[pattern] if pattern is not None else usual if is_large else None
-        table[parameter] = Layer(name, None if picked is None or picked.spec == LOSSLESS else picked)
-        check_parameter(name, parameter, table[parameter].codec, error_feedback)
+        has_codec = parameter.requires_grad and picked is not None and picked.spec != LOSSLESS
+        table[parameter] = Layer(name, picked if has_codec else None)
+        if parameter.requires_grad:
+            check_parameter(name, parameter, table[parameter].codec, error_feedback)
     unused = next((pattern for pattern in chosen if not any(fnmatch.fnmatchcase(layer.name, pattern) for layer in table.values())), None)
     if unused is not None:
         raise _errors.InvalidArgument(f"layers: no parameter has a name like {unused!r}; there are {', '.join(layer.name for layer in table.values())}")
-    device = next(iter(table)).device
-    used = comm or comm_of(ddp.process_group, device=None if device.type == "cpu" else str(device))
-    if error_feedback:
-        for parameter, layer in table.items():
-            layer.find_used_codec(used, parameter)
+    used = comm or comm_of(ddp.process_group)
     hook = Hook(used, comm is None, table, error_feedback, warm_up_steps)
-    ddp.register_comm_hook(None, hook.average_bucket)
+    try:
+        if error_feedback:
+            for parameter, layer in table.items():
+                layer.find_used_codec(used, parameter)
+        ddp.register_comm_hook(None, hook.average_bucket)
+    except BaseException:
+        hook.close()
+        raise
     return hook
 
 
 def check_parameter(name: str, parameter: torch.Tensor, codec: Codec | None, error_feedback: bool) -> None:
+    if parameter.device.type != "cpu":
+        raise _errors.InvalidArgument(f"ddp: parameter {name} is on {parameter.device}; the hook averages gradients in memory of the host only")
     if codec is None or not error_feedback:
         return
-    if parameter.device.type != "cpu":
-        raise _errors.InvalidArgument(f"error_feedback: parameter {name} is on {parameter.device}; errors are fed back in memory of the host only")
+    if codec._has_guard():
+        raise _errors.InvalidArgument(f"error_feedback: the codec of parameter {name} is {codec.spec!r}, whose guard makes some calls "
+                                      "lossless; those have no errors to feed back. Leave the guard out")
     if parameter.dtype not in RESIDUAL_TYPES:
         raise _errors.InvalidArgument(f"error_feedback: parameter {name} has type {parameter.dtype}; possible are "
                                       f"{', '.join(str(dtype) for dtype in RESIDUAL_TYPES)}")
