@@ -201,7 +201,9 @@ Error nobody_said(const Variables &variables) {
         possible.append(possible.empty() ? "" : "; ").append(row.rank).append(" and ");
         possible.append(row.size);
     }
-    return invalid_argument("no launcher has said which rank this is; it would be by one of: %s",
+    return invalid_argument("no launcher has said which rank this is: start the program with "
+                            "torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
+                            "QCCL_PORT in each process. Launchers say it by one of: %s",
                             possible.c_str());
 }
 

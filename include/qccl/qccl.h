@@ -879,7 +879,7 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  *   past the call. The two may overlap only in the in-place form that the function names.
  * count, recv_count, send_count: in elements. 0 is allowed, with NULL buffers, and the ranks still
  *   compare their calls.
- * type, op: the values above.
+ * type, op: values of qcclDataType_t and qcclRedOp_t.
  * comm: the call enters it.
  * stream: see qcclStream_t.
  * config: settings of this call, read only during the call; the codec that it names may be

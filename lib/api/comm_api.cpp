@@ -283,6 +283,9 @@ qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const q
                              const qcclConfig_t *config) {
     return guarded([=]() -> Done {
         if (!comm_out) return invalid_argument("comm_out is NULL");
+        if (nranks == 0)
+            return invalid_argument("nranks is 0, not 1 or more (qcclCommInitMpi passes 0 if MPI "
+                                    "is not running, and for a null or an inter-communicator)");
         QCCL_TRY(check_rank(nranks, rank));
         if (rank >= nranks)
             return invalid_argument("rank is %d; possible are 0 to %d", rank, nranks - 1);

@@ -313,6 +313,8 @@ static void algorithms(void **state)
     config.algorithm = "rang";
     refused(with_config(&config), qcclInvalidArgument,
             "algorithm of all_reduce is \"rang\"; possible are ");
+    refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
+            "algorithm of barrier is \"rang\"; possible are oneshot, doubling");
     config.algorithm = "ring";
     refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
             "algorithm of barrier is \"ring\"; possible are oneshot, doubling");

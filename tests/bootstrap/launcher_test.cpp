@@ -160,9 +160,11 @@ static void what_is_missing_is_named() {
         "where rank 0 can be met");
     check_refused({"PMI_RANK=1", "PMI_SIZE=4"},
                   "PMI_RANK and PMI_SIZE are set, but not PMI_FD: the process manager's wire");
-    check_refused({}, "no launcher has said which rank this is; it would be by one of: RANK and "
-                      "WORLD_SIZE; PMI_RANK and PMI_SIZE; OMPI_COMM_WORLD_RANK and "
-                      "OMPI_COMM_WORLD_SIZE; SLURM_PROCID and SLURM_NTASKS");
+    check_refused({}, "no launcher has said which rank this is: start the program with torchrun, "
+                      "mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and QCCL_PORT in each "
+                      "process. Launchers say it by one of: RANK and WORLD_SIZE; PMI_RANK and "
+                      "PMI_SIZE; OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE; SLURM_PROCID and "
+                      "SLURM_NTASKS");
 }
 
 static void numbers_must_fit() {

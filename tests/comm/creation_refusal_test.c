@@ -122,6 +122,7 @@ static void wrong_arguments_are_named(void **state)
     refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
             "devices[1] is \"cuda\"; possible are host, cuda:0, hip:0, emulated:0");
     refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
+    refused(qcclCommInitOob(&comm, 0, 0, &oob, NULL), qcclInvalidArgument, "qcclCommInitMpi");
     refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
     refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
     refused(qcclCommInitOob(&comm, 2, 0, &lonely, NULL), qcclRemoteError,

@@ -108,11 +108,17 @@ static Result<uint64_t> take_stride(const CallArguments &given, const ProgramKey
 
 static Result<Algorithm> take_algorithm(const char *text, Collective collective) {
     const std::string who = std::string("config: algorithm of ") + qccl::name(collective);
+    const std::string_view word = parted_at(text, ':').before;
+    Names possible;
+    bool is_known = false;
+    for (const AlgorithmRow &row : algorithm_table()) {
+        if (Algorithm(row).has(collective)) possible.push_back(row.name);
+        is_known = is_known || row.name == word;
+    }
+    // Of a word that is none, too, only what the collective has is offered.
+    if (!is_known) return no_choice(who, word, possible);
     QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
     if (algorithm.has(collective)) return algorithm;
-    Names possible;
-    for (const AlgorithmRow &row : algorithm_table())
-        if (Algorithm(row).has(collective)) possible.push_back(row.name);
     return no_choice(who, text, possible);
 }
 
