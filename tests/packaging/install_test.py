@@ -2,6 +2,7 @@
 
 usage: install_test.py MESON BUILD_FOLDER CC...
 """
+import json
 import os
 import pathlib
 import shutil
@@ -59,6 +60,15 @@ class Installed(unittest.TestCase):
                    "1K", "-n", "3", "--baseline", "mpi")
         self.assertRegex(said, r"#  Rank  1 ")
         self.assertRegex(said, r"speedup +mpi +over it")
+
+    def test_python_looks_where_its_package_is(self):
+        options = json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())
+        prefix = next(option["value"] for option in options if option["name"] == "prefix")
+        packages = list(self.root.rglob("qccl/_library.py"))
+        if prefix not in ("/usr", "/usr/local") or not packages:
+            self.skipTest("configured for a place of which Python does not know, or without the package")
+        folder = pathlib.Path(prefix) / packages[0].parents[1].relative_to(self.root)
+        self.assertIn(str(folder), run("/usr/bin/python3", "-c", "import site; print(*site.getsitepackages(), sep='\\n')").splitlines())
 
     def test_the_library_is_found_by_its_names(self):
         if self.tree.has("libqccl.so"):
