@@ -2,13 +2,15 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills faults sequences programs sanitizers valgrind fuzz tidy processors; none: all
+#   tests/nightly.sh [PART...]   parts: full pip torch kills faults sequences programs sanitizers valgrind fuzz tidy processors; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
 #   QTEST_SEQUENCES=100000  sequences of calls in which one rank disagrees with the others
 #   QTEST_PROGRAMS=100000   random programs of valid calls; a tenth as many break a rule
 #   QTEST_SEED=1            of those sequences and programs
+#   QTEST_TORCH=python3     a Python with PyTorch, scikit-learn and ninja; without PyTorch its part is skipped
+#   QTEST_TORCH_TESTS=      test/distributed of PyTorch's sources; without it, only the tests in PyTorch's wheel are run
 #   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
@@ -21,6 +23,7 @@ sequences=${QTEST_SEQUENCES:-100000}
 programs=${QTEST_PROGRAMS:-100000}
 seed=${QTEST_SEED:-1}
 every=${QTEST_EVERY:-5}
+torch=${QTEST_TORCH:-python3}
 failed=
 # Without precompiled headers each file has to include what it needs.
 full_options='-Dwerror=true -Ddebug=true -Db_pch=false'
@@ -49,7 +52,30 @@ machine_code() {
 full() {
     set_up full $full_options && machine_code &&
         QTEST_FULL=1 QTEST_REPLAYS=10000 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 \
-            engine engine_hosts accuracy budget_choice golden_collectives lending oversize tiers far_results places_env device_cases device_graph calibrate verify_large wire_decoder
+            engine engine_hosts accuracy budget_choice golden_collectives lending oversize tiers far_results places_env device_cases device_graph calibrate verify_large wire_decoder documents
+}
+
+# The package as pip installs it. Its test compiles the library itself.
+pip() {
+    status=0
+    /usr/bin/python3 tests/packaging/pip_test.py || status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] # skipped
+}
+
+# This project's tests of PyTorch, and PyTorch's own tests of its backends.
+torch() {
+    "$torch" -c 'import torch' 2>/dev/null || {
+        echo "skipped: $torch has no PyTorch; QTEST_TORCH names a Python that has it"
+        return 0
+    }
+    folder=$(dirname "$(command -v "$torch")")
+    PATH=$folder:$PATH set_up torch -Dunity=on -Dunity_size=20 &&
+        meson test -C build-night-torch --print-errorlogs --timeout-multiplier 5 \
+            torch_collectives torch_messages torch_failures torch_hook torch_examples training_table python_arrays || return 1
+    QCCL_LIBRARY=$PWD/build-night-torch/lib/libqccl.so.0 CPATH=$PWD/include:$PWD/build-night-torch/include \
+        PATH=$folder:$PATH PYTHONPATH=$PWD/tests/support:$PWD/build-night-torch/bindings/python \
+        "$torch" tests/bindings/torch/torch_suite.py ${QTEST_TORCH_TESTS:+--sources "$QTEST_TORCH_TESTS"} \
+        distributed ${QTEST_TORCH_TESTS:+gloo objects}
 }
 
 kills() {
@@ -124,14 +150,14 @@ case ${1-} in
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills faults sequences programs sanitizers valgrind fuzz tidy processors
+[ $# -gt 0 ] || set -- full pip torch kills faults sequences programs sanitizers valgrind fuzz tidy processors
 for name in "$@"; do
     case $name in
-    full | kills | faults | sequences | programs | fuzz | tidy | processors) part "$name" ;;
+    full | pip | torch | kills | faults | sequences | programs | fuzz | tidy | processors) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills faults sequences programs sanitizers valgrind fuzz tidy processors" >&2
+        echo "nightly.sh: no part $name; parts: full pip torch kills faults sequences programs sanitizers valgrind fuzz tidy processors" >&2
         exit 2
         ;;
     esac

@@ -50,6 +50,10 @@ class Qccl(MesonPackage):
         return [
             *map(feature, ("ucx", "mpi", "cuda", "emulated")),
             "-Dhip=disabled",
+            # The Python package comes by pip.
+            "-Dpython=disabled",
+            "-Dfortran=disabled",
+            "-Ddocs=disabled",
             "-Dtests=false",
             f"-Dperf={'true' if self.spec.satisfies('+tools') else 'false'}",
         ]
