@@ -175,7 +175,7 @@ class PageRunner:
         if not re.search(IS_PROGRAM[block.language], block.text):
             raise Failure("no program; say <!-- test: fragment --> above the block")
         mpi = ["mpicc" if ending == "c" else "mpicxx"] if "<qccl/mpi.h>" in block.text or "<mpi.h>" in block.text else [compiler]
-        self.command(find(mpi[0]), *warnings, source, "-o", program, "-lm", *self.flags())
+        self.command(find(mpi[0]), *warnings, source, "-o", program, *self.flags())
         if mpi != [compiler]:
             return self.command(find("mpirun"), "-n", block.marks.get("ranks", "2"), program)
         return self.run_program(block, program)
