@@ -1,14 +1,16 @@
 """Runs a function on ranks that are processes, for the tests of the backend "qccl" of torch.distributed.
 
-Ranks are forked from a server that has imported torch. They meet through a file. A test gets what the function returned on each
-rank, the exception that it raised, or how the process ended.
+Ranks are forked from a server that has imported torch, or are programs of their own, which end as programs do. They meet through a
+file. A test gets what the function returned on each rank, the exception that it raised, how the process ended, and whether it closed
+its group when it ended.
 """
 import datetime
 import importlib
-import multiprocessing
+import multiprocessing.util
 import os
 import pathlib
 import pickle
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,10 +24,11 @@ GROUP_TIMEOUT = datetime.timedelta(seconds=60)
 
 
 class Outcome:
-    """What became of a rank: value, or error (the text of the exception, its class first) and its traceback, or neither."""
+    """What became of a rank: value, or error (the text of the exception, its class first) and its traceback, or neither. end: what a
+    call of the group says after everything that is done at the end of the process."""
 
-    def __init__(self, status, value=None, error=None, trace=""):
-        self.status, self.value, self.error, self.trace = status, value, error, trace
+    def __init__(self, status, value=None, error=None, trace="", end=None):
+        self.status, self.value, self.error, self.trace, self.end = status, value, error, trace, end
 
     def __repr__(self):
         return f"<status {self.status}, value {self.value!r}, error {self.error!r}>\n{self.trace}"
@@ -35,6 +38,7 @@ def become_rank(function, rank, size, folder, backend, arguments):
     import torch
     import torch.distributed
     importlib.import_module("qccl.torch")  # registers the backend
+    multiprocessing.util.Finalize(None, tell_end, (pathlib.Path(folder) / f"{rank}.end",), exitpriority=0)  # behind those of the backend
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # torch warns of calls that it will drop, which the tests make nevertheless
     options = arguments[-1] if arguments and isinstance(arguments[-1], Group) else Group()
@@ -53,6 +57,16 @@ def become_rank(function, rank, size, folder, backend, arguments):
     sys.exit(0)
 
 
+def tell_end(path):
+    import torch
+    if torch.distributed.is_initialized():
+        try:
+            torch.distributed.group.WORLD._get_backend(torch.device("cpu")).barrier()
+            path.write_text("the group is open")
+        except RuntimeError as error:
+            path.write_text(str(error))
+
+
 class Group:
     """How the ranks make and end their group, if not in the usual way. meeting: the address of the store."""
 
@@ -64,10 +78,48 @@ class Group:
         return qccl.torch.Options(codec=self.codec) if self.codec else None
 
 
-def run(function, size, *arguments, backend="qccl"):
+class Program:
+    """A rank that is a program of its own, with the methods of a process of multiprocessing."""
+
+    def __init__(self, function, *arguments):
+        module = pathlib.Path(sys.modules[function.__module__].__file__)
+        self.words = [sys.executable, "-c", "import rank_jobs; rank_jobs.become_program()", module.parent, module.stem, function.__name__]
+        self.arguments = pickle.dumps(arguments)
+
+    def start(self):
+        places = os.pathsep.join([str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": places})
+        self.process.stdin.write(self.arguments)
+        self.process.stdin.close()
+
+    def join(self, timeout=None):
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+
+    @property
+    def exitcode(self):
+        return self.process.returncode
+
+
+def become_program():
+    folder, module, function = sys.argv[1:]
+    sys.path.insert(0, folder)
+    become_rank(getattr(importlib.import_module(module), function), *pickle.load(sys.stdin.buffer))
+
+
+def run(function, size, *arguments, backend="qccl", are_programs=False):
     """Returns the Outcome of each rank. function: of a module, called with the rank, the size and the arguments."""
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [CONTEXT.Process(target=become_rank, args=(function, rank, size, folder, backend, arguments)) for rank in range(size)]
+        make = Program if are_programs else lambda *words: CONTEXT.Process(target=become_rank, args=words)
+        ranks = [make(function, rank, size, folder, backend, arguments) for rank in range(size)]
         for rank in ranks:
             rank.start()
         deadline = time.monotonic() + PATIENCE
@@ -81,7 +133,9 @@ def run(function, size, *arguments, backend="qccl"):
                 outcomes.append(Outcome("hangs"))
                 continue
             path = pathlib.Path(folder) / f"{number}.outcome"
-            outcomes.append(Outcome(rank.exitcode, **(pickle.loads(path.read_bytes()) if path.exists() else {})))
+            end = path.with_suffix(".end")
+            outcomes.append(Outcome(rank.exitcode, **(pickle.loads(path.read_bytes()) if path.exists() else {}),
+                                    end=end.read_text() if end.exists() else None))
         return outcomes
 
 

@@ -93,6 +93,10 @@ def uneven_parts(rank, size):
     x = numbers(rank, sum(counts) * 3, torch.float32).view(-1, 3)
     compare("all_to_all_single", lambda group, out, x: dist.all_to_all_single(out, x, received, counts, group=group),
             torch.zeros(sum(received), 3), x)
+    # Some ranks name their equal splits, and others leave them out.
+    names = [[1] * size] * 2 if rank % 2 == 0 else []
+    compare("all_to_all_single", lambda group, out, x: dist.all_to_all_single(out, x, *names, group=group), torch.zeros(size),
+            numbers(rank, size, torch.float32))
     own, gloos = [torch.zeros(count, 3) for count in received], torch.zeros(sum(received), 3)  # gloo has no uneven lists
     dist.all_to_all(own, list(x.split(counts)))
     dist.all_to_all_single(gloos, x, received, counts, group=beside_gloo.gloo)

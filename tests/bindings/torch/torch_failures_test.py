@@ -2,8 +2,10 @@
 
 usage: torch_failures_test.py   (exits 77, skipped, without PyTorch; PYTHONPATH names the package)
 """
+import copy
 import datetime
 import os
+import re
 import signal
 import threading
 import time
@@ -54,6 +56,19 @@ def late_rank(rank, size):
     assert time.monotonic() - begin >= 0.9
     with Fails("Timed out waiting"):  # the communicator stays failed
         dist.all_reduce(torch.ones(2))
+
+
+def different_sparse_sizes(rank, size):
+    """All ranks refuse the call, and the group goes on."""
+    for sizes, words in ((((10,), (20,)), r"sizes \[20\], that of rank 0 has \[10\]"), (((4, 3), (4, 5)), r"sizes \[4, 5\], that of rank 0"),
+                         (((4, 2), (4,)), "other dimensions than that of rank 0")):
+        shape = sizes[rank == 2]
+        x = torch.sparse_coo_tensor(torch.full((1, 1), shape[0] - 1), torch.ones(1, *shape[1:]), shape)
+        with CASE.assertRaisesRegex(RuntimeError, f"all_reduce: the sparse tensor of rank 2 has (the )?{words}"):
+            dist.all_reduce(x)
+    y = torch.ones(2)
+    dist.all_reduce(y)
+    assert y.tolist() == [float(size)] * 2
 
 
 def different_calls(rank, size):
@@ -160,6 +175,40 @@ def aborted(rank, size):
             dist.all_reduce(torch.ones(2))
 
 
+def aborted_in_its_shutdown(rank, size):
+    """A shutdown that waits for another rank, for as long as the group's timeout, ends when a watchdog aborts."""
+    store = dist.distributed_c10d._get_default_store()
+    dist.all_reduce(torch.ones(2))
+    if rank == 1:
+        return store.wait(["over"])
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    work = dist.all_reduce(torch.ones(2), async_op=True)
+    shutdown = threading.Thread(target=backend.shutdown)
+    shutdown.start()
+    shutdown.join(0.5)
+    assert shutdown.is_alive()
+    begin = time.monotonic()
+    backend.abort()
+    shutdown.join(SOON)
+    assert not shutdown.is_alive() and time.monotonic() - begin < SOON
+    with Fails("abort"):
+        work.wait()
+    store.set("over", "")
+
+
+def interrupted_creation(rank, size, interrupted):
+    """Ctrl-C while a group is made: rank 0 waits for other ranks, and others wait for rank 0's id."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank != interrupted:
+        return store.wait(["over"])
+    begin = time.monotonic()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with CASE.assertRaises(KeyboardInterrupt):
+        dist.new_group()
+    assert 0.4 < time.monotonic() - begin < SOON
+    store.set("over", "")
+
+
 def used_after_its_end(rank, size):
     group = dist.new_group()
     dist.barrier(group=group)
@@ -242,6 +291,13 @@ def wrong_arguments(rank, size):
         pg._get_backend(torch.device("cpu")).allreduce([torch.ones(2, device="meta")])
     with CASE.assertRaisesRegex(TypeError, "qccl.torch.Options"):
         dist.new_group(pg_options=dist.ProcessGroupGloo._Options())
+    with CASE.assertRaisesRegex(TypeError, "no argument 'codek'"):
+        qccl.torch.Options(codek="int4")
+    options = qccl.torch.Options(codec="bf16", algorithm="ring", name="mine", reproducible=True)
+    copied = copy.copy(options)
+    assert (copied.codec, copied.algorithm, copied.name, copied.reproducible) == ("bf16", "ring", "mine", True)
+    dist.new_group(pg_options=options)
+    assert options.group_name == copied.group_name  # the group has a copy
     with CASE.assertRaisesRegex(dist.DistBackendError, "int77"):
         dist.new_group(pg_options=qccl.torch.Options(codec="int77"))
     dist.all_reduce(one)
@@ -304,6 +360,9 @@ class Failures(unittest.TestCase):
     def test_ranks_disagree(self):
         self.check(different_calls, 2)
 
+    def test_sparse_sizes_differ(self):
+        self.check(different_sparse_sizes, 3)
+
     def test_a_rank_dies_in_a_call(self):
         self.check_survivors(killed_in_a_call, 3, 1)
 
@@ -323,6 +382,13 @@ class Failures(unittest.TestCase):
     def test_abort(self):
         self.check(aborted, 3, rank_jobs.Group(is_destroyed=False))
 
+    def test_abort_in_a_shutdown(self):
+        self.check(aborted_in_its_shutdown, 2, rank_jobs.Group(is_destroyed=False))
+
+    def test_interrupted_creation(self):
+        for rank in range(2):
+            self.check(interrupted_creation, 2, rank, rank_jobs.Group(is_destroyed=False))
+
     def test_use_after_the_end(self):
         self.check(used_after_its_end, 2)
 
@@ -333,9 +399,22 @@ class Failures(unittest.TestCase):
         self.check(in_a_forked_child, 2)
 
     def test_end_of_the_process(self):
-        begin = time.monotonic()
-        self.check(ends_without_destroy, 2, rank_jobs.Group(is_destroyed=False))
-        self.assertLess(time.monotonic() - begin, 60)
+        """Of programs, which end with the interpreter, and of processes of multiprocessing, which end with os._exit."""
+        for are_programs in (True, False):
+            begin = time.monotonic()
+            outcomes = rank_jobs.run(ends_without_destroy, 2, rank_jobs.Group(is_destroyed=False), are_programs=are_programs)
+            for outcome in outcomes:
+                self.assertEqual((outcome.status, outcome.error), (0, None), outcome)
+                self.assertRegex(outcome.end or "", "has been shut down")
+            self.assertLess(time.monotonic() - begin, 60)
+
+    def test_old_pytorch(self):
+        check = qccl.torch._backend.check_pytorch
+        for version in ("2.13.0", "2.13.0+cpu", "2.14.0a0+git123", "3.0"):
+            check(version)
+        for version in ("1.13.1", "2.4.1+cu121", "2.12.9"):
+            with self.assertRaisesRegex(RuntimeError, f"needs PyTorch 2.13 or later, and this is {re.escape(version)}"):
+                check(version)
 
     def test_wrong_arguments(self):
         self.check(wrong_arguments, 2)

@@ -1,10 +1,10 @@
-// Tests the part of the backend for torch.distributed that uses nothing of torch: the queue of
-// calls, what ranks know of each other's processes, and messages between ranks that are threads of
-// this process and meet in a store in memory.
+// Tests the messages of the backend for torch.distributed, which use nothing of torch, between
+// ranks that are threads of this process and meet in a store in memory, and what ranks know of each
+// other's processes.
 #include "tests/kit/qtest.hpp"
+#include "tests/bindings/torch/refused_threads.hpp"
 #include "tests/kit/rank_threads.hpp"
 
-#include "core/call_queue.hpp"
 #include "core/failure.hpp"
 #include "core/process_identity.hpp"
 #include "messages/messenger.hpp"
@@ -78,7 +78,8 @@ public:
 
     std::future<int> send(const std::vector<int> &data, size_t dest, int tag = 0) {
         auto [done, future] = make_completion();
-        messenger_.send(data.data(), data.size() * sizeof(int), static_cast<int>(dest), tag, done);
+        messenger_.send(data.data(), data.size() * sizeof(int), static_cast<int>(dest), tag, limit_,
+                        done);
         return std::move(future);
     }
     std::future<int> receive(std::vector<int> &data, int source, int tag = 0) {
@@ -90,6 +91,8 @@ public:
         return messenger_.cancel(last_, std::make_exception_ptr(CallFailure(qcclTimeout, "late")));
     }
     void close() { messenger_.close(seconds(30)); }
+    void set_limit(Milliseconds limit) { limit_ = limit; }
+    Messenger &messenger() { return messenger_; }
 
 private:
     static std::pair<Completion, std::future<int>> make_completion() {
@@ -105,6 +108,7 @@ private:
     }
     Messenger messenger_;
     uint64_t last_ = 0;
+    Milliseconds limit_ = seconds(30);
 };
 
 // Runs a body on each of some ranks, which have a store.
@@ -302,6 +306,92 @@ void what_waits_fails_at_the_end() {
     CHECK_EQ(code_of(std::move(second)), qcclRevoked);
 }
 
+// ---- Links that fail
+
+// Plays rank 0 without a Messenger: announces itself, and connects as the lower rank does.
+struct RawPeer {
+    std::unique_ptr<Communicator> outgoing, incoming;
+
+    explicit RawPeer(const std::shared_ptr<SharedKeys> &keys) {
+        const CommunicatorSettings settings{.name = "messages", .timeout = seconds(30)};
+        qcclUniqueId id{};
+        check(qcclGetUniqueId(&id));
+        MemoryStore store(keys);
+        store.set("test/link/0/1", std::string(id.internal, sizeof id.internal));
+        store.set("test/inbox/1/1", "0");
+        outgoing = std::make_unique<Communicator>(id, 0, 2, settings, [] {});
+        incoming = std::make_unique<Communicator>(*outgoing, settings, [] {});
+    }
+    void send_frame(const MessageFrame &frame) const {
+        check(qcclSend(&frame, sizeof frame, qcclUint8, 1, outgoing->handle(), nullptr));
+    }
+};
+
+// A receive that the link has taken fails when the peer ends after the frame, and is not forgotten.
+void data_that_never_come_fail_the_receive() {
+    for (const size_t expected : {size_t{10000}, size_t{10}}) {
+        const auto keys = std::make_shared<SharedKeys>();
+        Rank own(keys, 1, 2);
+        std::vector<int> got(expected);
+        auto received = own.receive(got, 0);
+        const RawPeer peer(keys);
+        peer.send_frame({.kind = FrameKind::eager, .bytes = 10000 * sizeof(int)});
+        peer.outgoing->abort();
+        CHECK_EQ(code_of(std::move(received)), qcclRevoked);
+    }
+}
+
+// The peer has no room for another message while its receiving thread is busy.
+void a_small_send_keeps_to_its_limit() {
+    std::promise<void> goes_on;
+    const std::shared_future<void> has_failed = goes_on.get_future().share();
+    on_ranks(2, [&](Rank &own, size_t rank) {
+        const std::vector<int> small{1};
+        if (rank == 1) {
+            int value = 0;
+            own.messenger().receive(&value, sizeof value, 0, 0,
+                                    [&](std::exception_ptr, int) { has_failed.wait(); });
+            has_failed.wait();
+            return;
+        }
+        own.send(small, 1).get();
+        own.set_limit(Milliseconds(300));
+        qcclResult_t code = qcclSuccess;
+        std::vector<std::future<int>> waiting;
+        for (size_t i = 0; i < 100000 && code == qcclSuccess; i++) {
+            waiting.push_back(own.send(small, 1, 1));
+            if (waiting.back().wait_for(seconds(0)) == std::future_status::ready)
+                code = code_of(std::move(waiting.back()));
+        }
+        CHECK_EQ(code, qcclTimeout);
+        goes_on.set_value();
+    });
+}
+
+// ---- No threads
+
+void a_receive_without_a_thread_fails() {
+    Rank own(std::make_shared<SharedKeys>(), 0, 2);
+    std::vector<int> data(1);
+    const NoThreads none;
+    CHECK_EQ(code_of(own.receive(data, 1)), qcclSystemError);
+    CHECK(!own.cancel_last());
+}
+
+void a_link_without_a_thread_fails() {
+    ReceiveBoard board(0, 2);
+    PeerLink link(1, board);
+    std::promise<int> sent;
+    const int value = 1;
+    link.send(&value, sizeof value, 0, seconds(30),
+              [&](std::exception_ptr error, int) { sent.set_exception(std::move(error)); });
+    {
+        const NoThreads none;
+        link.connect([](const std::atomic<bool> &) { return PeerLink::Channels{}; });
+    }
+    CHECK_EQ(code_of(sent.get_future()), qcclSystemError);
+}
+
 // A rank whose process ends before it has sent anything is missed, too.
 void a_process_that_has_ended_is_missed() {
     const ProcessIdentity own = ProcessIdentity::of_this_process();
@@ -337,53 +427,17 @@ void a_process_that_has_ended_is_missed() {
     CHECK_EQ(code_of(missed.get_future()), qcclPeerLost);
 }
 
-// ---- The queue
-
-void tasks_run_in_order() {
-    CallQueue queue;
-    std::vector<int> order;
-    for (int i = 0; i < 100; i++) CHECK(queue.post([&order, i] { order.push_back(i); }));
-    CHECK(queue.run_or_post([&order] { order.push_back(100); }));
-    CHECK(queue.drain(seconds(30)));
-    CHECK(order == numbers(101, 0));
-    std::thread::id where;
-    CHECK(queue.run_or_post([&where] { where = std::this_thread::get_id(); }));
-    CHECK(where == std::this_thread::get_id()); // nothing is ahead of it
-    queue.close();
-    CHECK(!queue.post([] {}) && !queue.run_or_post([] {}));
-}
-
-void a_queue_waits_for_the_callers_task() {
-    CallQueue queue;
-    std::promise<void> goes_on;
-    std::atomic<int> done{0};
-    std::promise<void> begun;
-    std::thread caller([&] {
-        queue.run_or_post([&] {
-            begun.set_value();
-            goes_on.get_future().wait();
-            done = 1;
-        });
-    });
-    begun.get_future().wait();
-    CHECK(queue.post([&] { CHECK_EQ(done.exchange(2), 1); }));
-    CHECK(!queue.drain(Milliseconds(20)));
-    goes_on.set_value();
-    CHECK(queue.drain(seconds(30)));
-    CHECK_EQ(done.load(), 2);
-    caller.join();
-}
-
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(messages_match_by_tag_in_any_order),   QTEST(messages_of_one_tag_keep_their_order),
-        QTEST(a_receive_takes_messages_of_any_rank), QTEST(messages_of_another_size_are_refused),
-        QTEST(a_receive_can_be_taken_back),          QTEST(a_rank_that_leaves_is_missed),
-        QTEST(a_store_that_fails_ends_the_waiting),  QTEST(what_waits_fails_at_the_end),
-        QTEST(a_process_that_has_ended_is_missed),   QTEST(tasks_run_in_order),
-        QTEST(a_queue_waits_for_the_callers_task),
+        QTEST(messages_match_by_tag_in_any_order),    QTEST(messages_of_one_tag_keep_their_order),
+        QTEST(a_receive_takes_messages_of_any_rank),  QTEST(messages_of_another_size_are_refused),
+        QTEST(a_receive_can_be_taken_back),           QTEST(a_rank_that_leaves_is_missed),
+        QTEST(a_store_that_fails_ends_the_waiting),   QTEST(what_waits_fails_at_the_end),
+        QTEST(data_that_never_come_fail_the_receive), QTEST(a_small_send_keeps_to_its_limit),
+        QTEST(a_receive_without_a_thread_fails),      QTEST(a_link_without_a_thread_fails),
+        QTEST(a_process_that_has_ended_is_missed),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -6,9 +6,11 @@ them to compile.
 """
 import atexit
 import contextlib
+import copy
 import fcntl
 import hashlib
 import importlib.util
+import multiprocessing.util
 import os
 import pathlib
 import sys
@@ -20,13 +22,14 @@ from qccl import _library
 
 SOURCES = pathlib.Path(__file__).resolve().parent
 NAME = "_qccl_torch"
+MINIMUM_PYTORCH = (2, 13)  # older ones have not been tested
 # How long the end of a process waits for calls that are under way before it aborts them.
 PATIENCE_AT_EXIT = 10.0
 # Files that include torch's headers are compiled as one, because the headers take most of the time.
 UNITS = {
     "calls.cpp": ["torch_backend", "qccl_work", "tensor_values", "tensor_blocks", "argument_checks", "reducing_calls", "moving_calls",
                   "gathering_calls", "sparse_calls", "message_calls", "monitored_barrier"],
-    "module.cpp": ["torch_module", "core/call_queue", "core/communicator", "core/process_identity", "messages/receive_board", "messages/peer_link",
+    "module.cpp": ["torch_module", "core/call_queue", "core/callback_runner", "core/communicator", "core/process_identity", "messages/receive_board", "messages/peer_link",
                    "messages/link_receiver", "messages/messenger"],
 }
 
@@ -96,16 +99,38 @@ def build():
 
 def load():
     """Returns the extension as a module. Blocks while it is compiled."""
-    if NAME in sys.modules:
-        return sys.modules[NAME]
+    if NAME not in sys.modules:
+        load_extension()
+    close_groups_at_exit(sys.modules[NAME].close_all)
+    return sys.modules[NAME]
+
+
+def check_pytorch(version):
+    """The C++ sources use parts of PyTorch's interface for backends that older releases do not have."""
+    if tuple(int(part) for part in version.split(".")[:2]) < MINIMUM_PYTORCH:
+        raise RuntimeError(f"the backend qccl of torch.distributed needs PyTorch {'.'.join(map(str, MINIMUM_PYTORCH))} or later, and this is {version}")
+
+
+def load_extension():
+    check_pytorch(torch.__version__)
     _library.version()  # loads the library, with which the extension is then linked, too
     spec = importlib.util.spec_from_file_location(NAME, build())
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[NAME] = module
-    # Threads of the groups may call back into Python, which they cannot while the interpreter ends.
-    atexit.register(module.close_all, PATIENCE_AT_EXIT)
-    return module
+
+
+def close_groups_at_exit(close_all):
+    """Threads of the groups may call back into Python, which they cannot while the interpreter ends. Processes of multiprocessing end
+    without atexit, and a forked process may have lost what its parent has registered, so each process registers for itself."""
+    if close_groups_at_exit.process == os.getpid():
+        return
+    close_groups_at_exit.process = os.getpid()
+    atexit.register(close_all, PATIENCE_AT_EXIT)
+    multiprocessing.util.Finalize(None, close_all, args=(PATIENCE_AT_EXIT,), exitpriority=10)
+
+
+close_groups_at_exit.process = None
 
 
 def create(group, options):
@@ -113,9 +138,7 @@ def create(group, options):
     extension = load()
     if options is not None and not isinstance(options, extension.Options):
         raise TypeError(f"pg_options of a qccl group are qccl.torch.Options, not {type(options).__name__}")
-    own = extension.Options()
-    if options is not None:
-        own = extension.Options(codec=options.codec, algorithm=options.algorithm, name=options.name, reproducible=options.reproducible)
+    own = extension.Options() if options is None else copy.copy(options)  # a program may use its options for several groups
     own._timeout = group.timeout
     own.group_name = group.group_id
     own.global_ranks_in_group = group.global_ranks_in_group

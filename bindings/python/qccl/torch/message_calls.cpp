@@ -29,7 +29,7 @@ void QcclBackend::add_to_coalesced(const c10::intrusive_ptr<QcclWork> &message) 
 }
 
 QcclBackend::WorkRef QcclBackend::send(Tensors &tensors, int dest, int tag) {
-    check_usable();
+    begin_call();
     const Refuse refuse = refuse_for("qccl send");
     check_message(refuse, tensors, tag);
     check_peer(refuse, dest, rank_, size_);
@@ -41,9 +41,10 @@ QcclBackend::WorkRef QcclBackend::send(Tensors &tensors, int dest, int tag) {
                                                          .title = "qccl:send",
                                                          .inputs = tensors,
                                                          .outputs = {tensors},
-                                                         .timeout = Milliseconds(limit_ms_)});
+                                                         .timeout = Milliseconds(limit_ms_)},
+                                         resources_->callbacks);
     add_to_coalesced(work);
-    resources_->messenger->send(block->data(), block->nbytes(), dest, tag,
+    resources_->messenger->send(block->data(), block->nbytes(), dest, tag, Milliseconds(limit_ms_),
                                 [work, block](std::exception_ptr error, int) {
                                     work->complete_from(-1, std::move(error));
                                 });
@@ -62,13 +63,14 @@ QcclBackend::WorkRef QcclBackend::recvAnysource(Tensors &tensors, int tag) {
 
 QcclBackend::WorkRef QcclBackend::receive(Tensors &tensors, int source, int tag,
                                           CallDescription description) {
-    check_usable();
+    begin_call();
     check_message(refuse_for("qccl recv"), tensors, tag);
     description.inputs = tensors; // profiles show their sizes
     description.outputs = {tensors};
     description.timeout = Milliseconds(limit_ms_);
     auto block = std::make_shared<DenseBlock>(tensors.front());
-    auto work = c10::make_intrusive<MessageWork>(rank_, ++sequence_number_, std::move(description));
+    auto work = c10::make_intrusive<MessageWork>(rank_, ++sequence_number_, std::move(description),
+                                                 resources_->callbacks);
     add_to_coalesced(work);
     const auto done = [work, block](std::exception_ptr error, int sender) {
         if (!error) block->store();

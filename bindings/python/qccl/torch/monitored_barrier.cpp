@@ -6,24 +6,11 @@
 #include "backend_resources.hpp"
 #include "torch_backend.hpp"
 
-#include <thread>
-
 namespace qccl_torch {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Looks for a key again and again, first often, then less so.
-bool await_key(GroupStore &store, const std::string &key, Clock::time_point deadline) {
-    auto pause = std::chrono::microseconds(100);
-    while (!store.has(key)) {
-        if (Clock::now() >= deadline) return false;
-        std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, std::chrono::microseconds(10000));
-    }
-    return true;
-}
 
 std::string list_of(const std::vector<int> &ranks) {
     std::string text;
@@ -44,7 +31,7 @@ struct MonitoredBarrier {
     // Other ranks learn the outcome from rank 0.
     void wait_for_rank_0() const {
         store.set(arrival_of(rank), "1");
-        const bool has_come = await_key(store, outcome(), deadline);
+        const bool has_come = store.await_key(outcome(), deadline, [] {});
         const std::string missing = has_come ? store.get(outcome()) : "";
         TORCH_CHECK(has_come && missing.empty(), "Rank ", rank,
                     " successfully reached monitoredBarrier, but received errors while waiting for "
@@ -59,7 +46,7 @@ struct MonitoredBarrier {
                     " ms");
         std::vector<int> missing;
         for (int other = 1; other < size; other++) {
-            if (!await_key(store, arrival_of(other), deadline)) missing.push_back(other);
+            if (!store.await_key(arrival_of(other), deadline, [] {})) missing.push_back(other);
             if (!missing.empty() && !waits_for_all_ranks) break;
         }
         std::string text;

@@ -150,15 +150,11 @@ QcclBackend::WorkRef QcclBackend::alltoall_base(at::Tensor &output, at::Tensor &
     const MovedType moved = moved_type(input.scalar_type());
     const auto send = std::make_shared<SplitParts>(input_splits, input, size_, moved);
     const auto recv = std::make_shared<SplitParts>(output_splits, output, size_, moved);
-    const bool is_even = input_splits.empty() && output_splits.empty();
     auto from = std::make_shared<DenseBlock>(input), to = std::make_shared<DenseBlock>(output);
+    // The v-form also without splits, because other ranks may have splits.
     CallSteps call{.prepare = [from] { from->load(); },
                    .launch =
                        [=](const CallTarget &target) {
-                           if (is_even)
-                               return check(qcclAllToAllConfig(
-                                   from->data(), to->data(), send->counts.front(), moved.type,
-                                   target.communicator, nullptr, &target.config));
                            check(qcclAllToAllVConfig(
                                from->data(), send->counts.data(), send->displs.data(), to->data(),
                                recv->counts.data(), recv->displs.data(), moved.type,

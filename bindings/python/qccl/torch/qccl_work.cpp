@@ -38,9 +38,10 @@ std::exception_ptr torch_error(const CallDescription &call, const std::exception
     }
 }
 
-QcclWork::QcclWork(int rank, uint64_t sequence_number, CallDescription call)
+QcclWork::QcclWork(int rank, uint64_t sequence_number, CallDescription call,
+                   std::shared_ptr<CallbackRunner> callbacks)
     : Work(rank, call.type, call.title, call.inputs), call_(std::move(call)),
-      sequence_number_(sequence_number), future_(future_for(call_)) {}
+      sequence_number_(sequence_number), callbacks_(std::move(callbacks)) {}
 
 std::vector<at::Tensor> QcclWork::result() {
     TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result().");
@@ -53,29 +54,56 @@ void QcclWork::abort() {
     TORCH_CHECK(false, call_.title, ": one call cannot be aborted; the process group can be");
 }
 
-static thread_local int futures_in_completion = 0;
+c10::intrusive_ptr<c10::ivalue::Future> QcclWork::getFuture() {
+    const std::lock_guard lock(completing_mutex_);
+    if (!future_) {
+        future_ = future_for(call_);
+        if (is_complete_) complete_future(); // it has no callbacks yet
+    }
+    return future_;
+}
 
-bool QcclWork::is_completing() { return futures_in_completion != 0; }
+void QcclWork::when_complete(Listener listener) {
+    {
+        const std::lock_guard lock(completing_mutex_);
+        if (!is_complete_) {
+            listeners_.push_back(std::move(listener));
+            return;
+        }
+    }
+    listener(error_);
+}
 
-// A callback that throws must not end the thread, which has other calls to make.
 void QcclWork::complete(std::exception_ptr error) {
-    if (is_complete_.exchange(true)) return;
-    if (error) error = torch_error(call_, error);
-    futures_in_completion++;
+    std::vector<Listener> listeners;
+    bool has_future = false;
+    {
+        const std::lock_guard lock(completing_mutex_);
+        if (is_complete_) return;
+        is_complete_ = true;
+        error_ = error ? torch_error(call_, error) : nullptr;
+        listeners.swap(listeners_);
+        has_future = future_ != nullptr;
+    }
+    for (const Listener &listener : listeners) listener(error_);
+    if (!has_future) return finish(error_);
+    callbacks_->post([self = c10::intrusive_ptr<QcclWork>::reclaim_copy(this)] {
+        self->complete_future();
+        self->finish(self->error_);
+    });
+}
+
+// A callback that throws must not end the thread, which has other callbacks to run.
+void QcclWork::complete_future() noexcept {
     try {
-        if (error)
-            future_->setError(error);
+        if (error_)
+            future_->setError(error_);
         else
             future_->markCompleted(value_of(call_));
     } catch (const std::exception &thrown) {
         TORCH_WARN(call_.title, ": a callback of the call's future has thrown: ", thrown.what());
     }
-    futures_in_completion--;
-    finish(error);
 }
-
-MessageWork::MessageWork(int rank, uint64_t sequence_number, CallDescription call)
-    : QcclWork(rank, sequence_number, std::move(call)) {}
 
 int MessageWork::sourceRank() const { return source_; }
 

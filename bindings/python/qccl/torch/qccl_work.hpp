@@ -1,8 +1,12 @@
-// What a call of the process group returns: torch's Work, with a future.
+// What a call of the process group returns: torch's Work, with a future if the program asks for
+// one.
 //
 // The program's threads wait for it and ask it; the thread that made the call completes it, once.
+// That thread runs no code of the program: futures have callbacks, so the CallbackRunner completes
+// them.
 #pragma once
 
+#include "core/callback_runner.hpp"
 #include "core/communicator.hpp"
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -10,6 +14,8 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,24 +33,34 @@ struct CallDescription {
 
 class QcclWork : public c10d::Work {
 public:
-    QcclWork(int rank, uint64_t sequence_number, CallDescription call);
+    using Listener = std::function<void(const std::exception_ptr &error)>;
+
+    QcclWork(int rank, uint64_t sequence_number, CallDescription call,
+             std::shared_ptr<CallbackRunner> callbacks);
 
     std::vector<at::Tensor> result() override;
-    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override { return sequence_number_; }
     void abort() override;
 
     // `error`: null, or the exception of a C++ call, which becomes one of torch's.
     void complete(std::exception_ptr error);
+    // Calls the listener on the thread that completes the call, or at once. It must not block.
+    void when_complete(Listener listener);
     const CallDescription &call() const { return call_; }
-    // True in a callback of a future that this thread completes.
-    static bool is_completing();
 
 private:
+    void complete_future() noexcept;
+
     const CallDescription call_;
     const uint64_t sequence_number_;
-    const c10::intrusive_ptr<c10::ivalue::Future> future_;
-    std::atomic<bool> is_complete_{false};
+    const std::shared_ptr<CallbackRunner> callbacks_;
+
+    std::mutex completing_mutex_;                    // the base class has one for what waits
+    c10::intrusive_ptr<c10::ivalue::Future> future_; // null until the program asks for it
+    std::vector<Listener> listeners_;
+    bool is_complete_ = false;
+    std::exception_ptr error_; // of the complete call
 };
 
 // A send or a receive. Waiting for it ends after the group's timeout, because nothing else limits
@@ -53,7 +69,7 @@ class MessageWork final : public QcclWork {
 public:
     using Cancel = std::function<void(std::exception_ptr reason)>;
 
-    MessageWork(int rank, uint64_t sequence_number, CallDescription call);
+    using QcclWork::QcclWork;
     bool wait(std::chrono::milliseconds timeout) override;
     int sourceRank() const override;
 

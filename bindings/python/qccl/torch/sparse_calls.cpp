@@ -1,5 +1,6 @@
-// The all-reduce of sparse tensors: each rank learns how many values the others have, gathers their
-// indices and values, and adds them up. All ranks add in the order of the ranks.
+// The all-reduce of sparse tensors: each rank learns how many values the others have, compares the
+// sizes of the tensors, gathers indices and values, and adds them up. All ranks add in the order of
+// the ranks.
 #include "argument_checks.hpp"
 #include "core/failure.hpp"
 #include "tensor_values.hpp"
@@ -7,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace qccl_torch {
@@ -35,6 +38,7 @@ public:
         for (size_t i = 1; i < tensors_.size(); i++) own = own + tensors_[i];
         own = own.coalesce();
         learn_shapes(SparseShape(own), target);
+        compare_sizes(own.sizes(), target);
         const at::Tensor indices =
             gather(own._indices(), shapes_.front().sparse_dims, at::kLong, target);
         const at::Tensor values =
@@ -48,12 +52,27 @@ private:
         shapes_.resize(ranks_);
         check(qcclAllGatherConfig(&own, shapes_.data(), sizeof own, qcclUint8, target.communicator,
                                   nullptr, &target.config));
-        for (size_t rank = 0; rank < ranks_; rank++)
-            TORCH_CHECK(shapes_[rank].sparse_dims == own.sparse_dims &&
-                            shapes_[rank].dense_numel == own.dense_numel &&
-                            shapes_[rank].dense_dims == own.dense_dims,
+        const SparseShape &first = shapes_.front();
+        for (size_t rank = 1; rank < ranks_; rank++)
+            TORCH_CHECK(shapes_[rank].sparse_dims == first.sparse_dims &&
+                            shapes_[rank].dense_dims == first.dense_dims,
                         "qccl all_reduce: the sparse tensor of rank ", rank,
-                        " has other dimensions than this rank's");
+                        " has other dimensions than that of rank 0");
+    }
+
+    // All ranks compare the same, so all of them refuse the call, or none.
+    void compare_sizes(at::IntArrayRef own, const CallTarget &target) const {
+        if (own.empty()) return;
+        std::vector<int64_t> all(ranks_ * own.size());
+        check(qcclAllGatherConfig(own.data(), all.data(), own.size(), qcclInt64,
+                                  target.communicator, nullptr, &target.config));
+        const at::IntArrayRef sizes(all);
+        for (size_t rank = 1; rank < ranks_; rank++) {
+            const at::IntArrayRef first = sizes.slice(0, own.size());
+            const at::IntArrayRef other = sizes.slice(rank * own.size(), own.size());
+            TORCH_CHECK(other.equals(first), "qccl all_reduce: the sparse tensor of rank ", rank,
+                        " has the sizes ", other, ", that of rank 0 has ", first);
+        }
     }
 
     // Gathers one after the other what ranks have, `per_value` elements for each of their values.

@@ -7,12 +7,14 @@
 #include "core/failure.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <pybind11/pybind11.h>
 
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <random>
+#include <system_error>
 #include <thread>
 
 namespace qccl_torch {
@@ -34,9 +36,25 @@ std::string hex(const std::array<unsigned char, 16> &bytes) {
     return text;
 }
 
+// Looks whether the program's user has pressed Ctrl-C while a group is made, on the thread of
+// Python that makes it. Throws Python's exception.
+class InterruptCheck {
+public:
+    void operator()() {
+        const auto now = std::chrono::steady_clock::now();
+        if (now < next_ || !Py_IsInitialized()) return;
+        next_ = now + Milliseconds(50);
+        const pybind11::gil_scoped_acquire locked;
+        if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+    }
+
+private:
+    std::chrono::steady_clock::time_point next_{};
+};
+
 // Rank 0 makes the id and puts it into the store. An id that cannot be made is told to the others,
 // which would wait for it.
-qcclUniqueId make_or_get_id(GroupStore &store, int rank) {
+qcclUniqueId make_or_get_id(GroupStore &store, int rank, Milliseconds limit) {
     qcclUniqueId id{};
     if (rank == 0) {
         const qcclResult_t made = qcclGetUniqueId(&id);
@@ -46,6 +64,8 @@ qcclUniqueId make_or_get_id(GroupStore &store, int rank) {
         check(made);
         return id;
     }
+    if (!store.await_key(id_key, std::chrono::steady_clock::now() + limit, InterruptCheck()))
+        throw CallFailure(qcclTimeout, "rank 0 has not put an id into the store");
     const std::string bytes = store.get(id_key);
     if (bytes.size() != sizeof id.internal) throw CallFailure(qcclRemoteError, bytes);
     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
@@ -128,10 +148,25 @@ void QcclBackend::Resources::close(Milliseconds patience) {
     if (getpid() != process) return;
     is_closed = true;
     const std::lock_guard lock(closing);
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point deadline = Clock::now() + patience;
+    const auto left = [deadline] {
+        const auto time = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+        return std::max(time, Milliseconds{0});
+    };
     if (!queue.drain(patience)) communicator->abort();
     queue.close();
-    messenger->close(patience);
-    communicator->end(patience);
+    messenger->close(left());
+    communicator->end(left());
+    callbacks->drain(left());
+    callbacks->end_threads();
+}
+
+void QcclBackend::Resources::abort() {
+    is_closed = true;
+    communicator->abort();
+    messenger->abort();
+    callbacks->stop_waiting();
 }
 
 void QcclBackend::close_all(Milliseconds patience) {
@@ -159,9 +194,9 @@ QcclBackend::meet_in(const c10::intrusive_ptr<c10d::Store> &store, int rank, int
     auto own = std::make_shared<Resources>();
     own->store = std::make_shared<StoreAdapter>(store);
     try {
-        const qcclUniqueId id = make_or_get_id(*own->store, rank);
+        const qcclUniqueId id = make_or_get_id(*own->store, rank, options.timeout);
         own->communicator =
-            std::make_unique<Communicator>(id, rank, size, settings_of(options), own->is_given_up);
+            std::make_unique<Communicator>(id, rank, size, settings_of(options), InterruptCheck());
         if (rank == 0) own->store->remove(id_key);
     } catch (const std::exception &) {
         std::rethrow_exception(torch_error(creation_of(options), std::current_exception()));
@@ -202,13 +237,15 @@ QcclBackend::~QcclBackend() {
     end(patience_of_destructor);
 }
 
-// A callback that drops or ends its group runs on one of the group's threads, or inside one of its
-// calls. It cannot wait for itself, so another thread waits.
+// The end of a group waits for callbacks. A callback that drops or ends its group cannot wait for
+// itself, so another thread waits. Without that thread the group ends when its last user does.
 void QcclBackend::end(Milliseconds patience) {
-    if (QcclWork::is_completing())
+    if (!resources_->callbacks->is_own_thread()) return resources_->close(patience);
+    try {
         std::thread([own = resources_, patience] { own->close(patience); }).detach();
-    else
-        resources_->close(patience);
+    } catch (const std::system_error &) {
+        resources_->abort();
+    }
 }
 
 void QcclBackend::shutdown() {
@@ -218,9 +255,8 @@ void QcclBackend::shutdown() {
 
 void QcclBackend::abort() {
     const PythonUnlocked unlocked;
-    if (getpid() != resources_->process || resources_->is_closed.exchange(true)) return;
-    resources_->is_given_up = true;
-    resources_->communicator->abort();
+    if (getpid() != resources_->process) return;
+    resources_->abort();
     end(Milliseconds{0});
 }
 
@@ -268,7 +304,7 @@ c10::intrusive_ptr<c10d::Backend> QcclBackend::shrink(const std::vector<int64_t>
     try {
         left->communicator =
             std::make_unique<Communicator>(*resources_->communicator, excluded, shrink_flags,
-                                           settings_of(*options), left->is_given_up);
+                                           settings_of(*options), InterruptCheck());
     } catch (const std::exception &) {
         const CallDescription call{.title = "qccl:shrink", .timeout = options->timeout};
         std::rethrow_exception(torch_error(call, std::current_exception()));
@@ -294,6 +330,12 @@ void QcclBackend::check_usable() const {
                      "qccl: the process group has been shut down or aborted");
 }
 
+// A callback that makes a call may wait for it, and so may not hold up other callbacks.
+void QcclBackend::begin_call() const {
+    check_usable();
+    resources_->callbacks->let_others_pass();
+}
+
 Milliseconds QcclBackend::limit_for(std::chrono::milliseconds asked) const {
     return asked > kNoTimeout ? asked : Milliseconds(limit_ms_);
 }
@@ -303,10 +345,11 @@ Reduction QcclBackend::reduction(const c10d::ReduceOp &op, at::ScalarType type) 
 }
 
 QcclBackend::WorkRef QcclBackend::submit(CallSteps call, CallDescription description) {
-    check_usable();
+    begin_call();
     description.timeout = limit_for(description.timeout);
     const bool is_async = description.is_async;
-    auto work = c10::make_intrusive<QcclWork>(rank_, ++sequence_number_, std::move(description));
+    auto work = c10::make_intrusive<QcclWork>(rank_, ++sequence_number_, std::move(description),
+                                              resources_->callbacks);
     {
         const std::lock_guard lock(coalescing_mutex_);
         if (coalesced_ && is_async && !call.is_stepwise) {
@@ -373,7 +416,7 @@ void QcclBackend::startCoalescing() {
 
 // The Work that this function returns is done when all calls between are done.
 QcclBackend::WorkRef QcclBackend::endCoalescing() {
-    check_usable();
+    begin_call();
     std::vector<CoalescedCall> calls;
     std::vector<c10::intrusive_ptr<QcclWork>> parts;
     {
@@ -395,15 +438,16 @@ QcclBackend::WorkRef QcclBackend::endCoalescing() {
                                 .timeout = Milliseconds(limit_ms_)};
     auto whole = std::make_shared<Whole>();
     whole->left = parts.size() + 1;
-    whole->work = c10::make_intrusive<QcclWork>(rank_, ++sequence_number_, std::move(description));
+    whole->work = c10::make_intrusive<QcclWork>(rank_, ++sequence_number_, std::move(description),
+                                                resources_->callbacks);
     const auto count_down = [whole] {
         if (--whole->left == 0) whole->work->complete(whole->error);
     };
     for (const auto &part : parts)
-        part->getFuture()->addCallback([whole, count_down](c10::ivalue::Future &future) {
-            if (future.hasError()) {
+        part->when_complete([whole, count_down](const std::exception_ptr &error) {
+            if (error) {
                 const std::lock_guard lock(whole->mutex);
-                if (!whole->error) whole->error = future.exception_ptr();
+                if (!whole->error) whole->error = error;
             }
             count_down();
         });

@@ -59,7 +59,7 @@ public:
     void setSequenceNumberForGroup() override {} // all ranks count from 0
     uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
 
-    // Ends calls on all ranks with an error.
+    // Ends calls on all ranks with an error, and a running shutdown of this rank.
     void abort() override;
     // Waits for the group's calls, and ends it.
     void shutdown() override;
@@ -145,6 +145,7 @@ private:
     void add_to_coalesced(const c10::intrusive_ptr<QcclWork> &message);
     void run_later(std::vector<CoalescedCall> calls, bool is_async);
     void end(Milliseconds patience);
+    void begin_call() const;
 
     const c10::intrusive_ptr<QcclOptions> options_;
     std::shared_ptr<Resources> resources_;

@@ -13,13 +13,15 @@ using qccl_torch::QcclOptions;
 
 namespace {
 
-c10::intrusive_ptr<QcclOptions> make_options(std::string codec, std::string algorithm,
-                                             std::string name, bool reproducible) {
+// Options(codec="int4", ...): each argument is an attribute.
+c10::intrusive_ptr<QcclOptions> make_options(const py::kwargs &attributes) {
     auto options = c10::make_intrusive<QcclOptions>();
-    options->codec = std::move(codec);
-    options->algorithm = std::move(algorithm);
-    options->name = std::move(name);
-    options->reproducible = reproducible;
+    const py::object own = py::cast(options);
+    for (const auto &[name, value] : attributes) {
+        if (!py::hasattr(own, name))
+            throw py::type_error("Options has no argument " + py::repr(name).cast<std::string>());
+        py::setattr(own, name, value);
+    }
     return options;
 }
 
@@ -30,8 +32,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
     py::class_<QcclOptions, c10d::Backend::Options, c10::intrusive_ptr<QcclOptions>>(module,
                                                                                      "Options")
-        .def(py::init(&make_options), py::kw_only(), py::arg("codec") = "",
-             py::arg("algorithm") = "", py::arg("name") = "", py::arg("reproducible") = false)
+        .def(py::init(&make_options))
+        .def("__copy__",
+             [](const QcclOptions &given) { return c10::make_intrusive<QcclOptions>(given); })
         .def_readwrite("codec", &QcclOptions::codec)
         .def_readwrite("algorithm", &QcclOptions::algorithm)
         .def_readwrite("name", &QcclOptions::name)

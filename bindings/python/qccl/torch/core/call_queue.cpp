@@ -9,9 +9,7 @@ CallQueue::~CallQueue() { close(); }
 bool CallQueue::post(Task task) {
     const std::lock_guard lock(mutex_);
     if (is_closed_) return false;
-    tasks_.push_back(std::move(task));
-    start_thread();
-    has_changed_.notify_all();
+    append(std::move(task));
     return true;
 }
 
@@ -20,9 +18,7 @@ bool CallQueue::run_or_post(Task task) {
         const std::lock_guard lock(mutex_);
         if (is_closed_) return false;
         if (is_busy_ || !tasks_.empty()) {
-            tasks_.push_back(std::move(task));
-            start_thread();
-            has_changed_.notify_all();
+            append(std::move(task));
             return true;
         }
         is_busy_ = true;
@@ -35,8 +31,12 @@ bool CallQueue::run_or_post(Task task) {
     return true;
 }
 
-void CallQueue::start_thread() {
+// With the lock held. If the system refuses the thread, the caller gets the exception, and the
+// queue does not have the task.
+void CallQueue::append(Task task) {
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    tasks_.push_back(std::move(task));
+    has_changed_.notify_all();
 }
 
 void CallQueue::work() {

@@ -2,7 +2,8 @@
 // them. A thread of the queue's own makes them, or the caller's thread if the caller waits for the
 // call anyway and no other call is ahead.
 //
-// Any thread may use a queue. `post` does not block.
+// Any thread may use a queue. `post` does not block. Tasks run no code of the program: its
+// callbacks are the CallbackRunner's, so a callback may wait for a call that is still in the queue.
 #pragma once
 
 #include "core/communicator.hpp"
@@ -24,7 +25,8 @@ public:
     CallQueue &operator=(const CallQueue &) = delete;
     ~CallQueue();
 
-    // Puts a task into the queue. Returns false if the queue is closed: the task will not run.
+    // Puts a task into the queue. Returns false if the queue is closed: the task will not run. So
+    // it is, too, after std::system_error: the system has refused the queue's thread.
     bool post(Task task);
     // As `post`, but runs the task before it returns if the queue is empty.
     bool run_or_post(Task task);
@@ -35,7 +37,7 @@ public:
 
 private:
     void work();
-    void start_thread();
+    void append(Task task);
 
     std::mutex mutex_;
     std::condition_variable has_changed_;

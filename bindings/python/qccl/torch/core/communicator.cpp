@@ -1,11 +1,10 @@
-// Makes communicators with QCCL's nonblocking creation, so that a process group that is shut down
-// meanwhile can abort the creation.
+// Makes communicators with QCCL's nonblocking creation, so that a creation can be given up, and
+// ends them with nonblocking qcclCommFinalize, so that the end needs no thread to limit its time.
 #include "core/communicator.hpp"
 
 #include "core/failure.hpp"
 
-#include <condition_variable>
-#include <mutex>
+#include <algorithm>
 #include <thread>
 
 namespace qccl_torch {
@@ -27,6 +26,18 @@ qcclConfig_t config_of(const CommunicatorSettings &settings) {
     return config;
 }
 
+// Between two looks at a communicator: short at first, then longer.
+class Pause {
+public:
+    void sleep() {
+        std::this_thread::sleep_for(length_);
+        length_ = std::min(length_ * 2, std::chrono::microseconds(2000));
+    }
+
+private:
+    std::chrono::microseconds length_{50};
+};
+
 void check_begun(qcclResult_t result) {
     if (result != qcclInProgress) check(result);
 }
@@ -40,27 +51,25 @@ void check(qcclResult_t result) {
 }
 
 Communicator::Communicator(const qcclUniqueId &id, int rank, int ranks,
-                           const CommunicatorSettings &settings,
-                           const std::atomic<bool> &is_given_up) {
+                           const CommunicatorSettings &settings, const StopCheck &check_stop) {
     const qcclConfig_t config = config_of(settings);
     check_begun(qcclCommInitRankConfig(&handle_, ranks, &id, rank, &config));
-    await_creation(is_given_up);
+    await_creation(check_stop);
 }
 
 Communicator::Communicator(const Communicator &other, const CommunicatorSettings &settings,
-                           const std::atomic<bool> &is_given_up) {
+                           const StopCheck &check_stop) {
     const qcclConfig_t config = config_of(settings);
     check_begun(qcclCommDup(other.handle(), &handle_, &config));
-    await_creation(is_given_up);
+    await_creation(check_stop);
 }
 
 Communicator::Communicator(const Communicator &other, const std::vector<int> &excluded, int flags,
-                           const CommunicatorSettings &settings,
-                           const std::atomic<bool> &is_given_up) {
+                           const CommunicatorSettings &settings, const StopCheck &check_stop) {
     const qcclConfig_t config = config_of(settings);
     check_begun(qcclCommShrink(other.handle(), excluded.data(), static_cast<int>(excluded.size()),
                                &handle_, &config, flags));
-    await_creation(is_given_up);
+    await_creation(check_stop);
 }
 
 int Communicator::rank() const {
@@ -76,48 +85,48 @@ int Communicator::size() const {
 }
 
 // A constructor that throws runs no destructor, so this function ends the handle itself.
-void Communicator::await_creation(const std::atomic<bool> &is_given_up) {
-    auto pause = std::chrono::microseconds(50);
+void Communicator::await_creation(const StopCheck &check_stop) {
+    Pause pause;
     qcclResult_t state = qcclInProgress;
-    while (state == qcclInProgress && !is_given_up) {
-        check(qcclCommGetAsyncError(handle_, &state));
-        if (state != qcclInProgress) break;
-        std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, std::chrono::microseconds(2000));
+    try {
+        for (;;) {
+            check(qcclCommGetAsyncError(handle_, &state));
+            if (state != qcclInProgress) break;
+            check_stop();
+            pause.sleep();
+        }
+        if (state != qcclSuccess) throw CallFailure(state, qcclGetLastError(handle_));
+    } catch (...) {
+        qcclCommAbort(handle_);
+        throw;
     }
-    if (state == qcclSuccess) return;
-    const std::string sentence = state == qcclInProgress
-                                     ? "the process group was shut down before all ranks had joined"
-                                     : qcclGetLastError(handle_);
-    qcclCommAbort(handle_);
-    throw CallFailure(state == qcclInProgress ? qcclRevoked : state, sentence);
 }
 
 Communicator::~Communicator() { abort(); }
 
-void Communicator::abort() noexcept {
-    if (!has_ended_.exchange(true)) qcclCommAbort(handle_);
+void Communicator::abort() noexcept { qcclCommAbort(handle_); }
+
+// Returns true when other ranks have begun this rank's calls, or the communicator has failed: then
+// qcclCommDestroy does not wait for them.
+bool Communicator::is_finalized_within(Milliseconds patience) const noexcept {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const qcclResult_t begun = qcclCommFinalize(handle_);
+    qcclResult_t state = begun;
+    for (Pause pause;; pause.sleep()) {
+        // A handle is refused if another thread has aborted meanwhile.
+        if (qcclCommGetAsyncError(handle_, &state) != qcclSuccess) return false;
+        if (state != qcclInProgress) return begun == qcclInProgress || state != qcclSuccess;
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+    }
 }
 
+// The failures concern calls that have already reported theirs.
 void Communicator::end(Milliseconds patience) noexcept {
-    if (has_ended_.exchange(true)) return;
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool is_freed = false;
-    std::thread destroyer([&] {
-        qcclCommDestroy(handle_); // its failures concern calls that have already reported theirs
-        const std::lock_guard lock(mutex);
-        is_freed = true;
-        changed.notify_one();
-    });
-    {
-        std::unique_lock lock(mutex);
-        if (!changed.wait_for(lock, patience, [&] { return is_freed; })) {
-            lock.unlock();
-            qcclCommAbort(handle_); // makes the other thread's qcclCommDestroy return
-        }
-    }
-    destroyer.join();
+    if (is_ending_.exchange(true)) return;
+    if (is_finalized_within(patience))
+        qcclCommDestroy(handle_);
+    else
+        qcclCommAbort(handle_);
 }
 
 } // namespace qccl_torch

@@ -1,6 +1,6 @@
 // The exception for a QCCL call that did not succeed. Every file of this folder throws or catches
-// it; torch_errors turns it into torch's exceptions. Any thread may use it, and nothing here
-// blocks.
+// it; torch_error in qccl_work.cpp turns it into torch's exceptions. Any thread may use it, and
+// nothing here blocks.
 #pragma once
 
 #include <qccl/qccl.h>

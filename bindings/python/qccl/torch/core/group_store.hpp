@@ -6,9 +6,13 @@
 // what the store throws.
 #pragma once
 
+#include "core/communicator.hpp"
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace qccl_torch {
 
@@ -23,6 +27,20 @@ public:
     // The same keys over a connection of its own. Some stores let one thread at a time wait for a
     // key, so a thread of the process group must not share the program's connection.
     virtual std::unique_ptr<GroupStore> connect_anew() = 0;
+
+    // Looks for a key again and again, first often, then less so. Returns false if it is not there
+    // at the deadline. Throws what `check_stop` throws.
+    bool await_key(const std::string &key, std::chrono::steady_clock::time_point deadline,
+                   const StopCheck &check_stop) {
+        auto pause = std::chrono::microseconds(100);
+        while (!has(key)) {
+            check_stop();
+            if (std::chrono::steady_clock::now() >= deadline) return false;
+            std::this_thread::sleep_for(pause);
+            pause = std::min(2 * pause, std::chrono::microseconds(10000));
+        }
+        return true;
+    }
 };
 
 } // namespace qccl_torch

@@ -8,7 +8,6 @@
 namespace qccl_torch {
 
 void PeerLink::run_receiver() {
-    is_receiver_thread = true;
     try {
         MessageFrame frame;
         do receive_bytes(&frame, sizeof frame);
@@ -56,21 +55,35 @@ void PeerLink::take_eager(const MessageFrame &frame) {
     std::optional<PostedReceive> receive = board_.take(peer_, frame.tag);
     // The usual case writes into the program's tensor at once.
     if (receive && receive->bytes == frame.bytes && !frame.is_inlined()) {
-        try {
-            receive_bytes(receive->buffer, frame.bytes);
-        } catch (const std::exception &error) {
-            receive->done(explain(error), -1);
-            throw;
-        }
+        receive_in_place(*receive);
         give_credit(credit_for(frame.bytes));
         return receive->done(nullptr, peer_);
     }
+    receive_aside(frame, std::move(receive));
+}
+
+// A receive that has left the board is this thread's to complete, also if its data do not come.
+void PeerLink::receive_in_place(PostedReceive &receive) {
+    try {
+        receive_bytes(receive.buffer, receive.bytes);
+    } catch (const std::exception &error) {
+        receive.done(explain(error), -1);
+        throw;
+    }
+}
+
+void PeerLink::receive_aside(const MessageFrame &frame, std::optional<PostedReceive> receive) {
     UnexpectedMessage message{.source = peer_, .tag = frame.tag, .bytes = frame.bytes};
-    message.data.resize(frame.bytes);
-    if (frame.is_inlined())
-        std::memcpy(message.data.data(), frame.data.data(), frame.bytes);
-    else
-        receive_bytes(message.data.data(), frame.bytes);
+    try {
+        message.data.resize(frame.bytes);
+        if (frame.is_inlined())
+            std::memcpy(message.data.data(), frame.data.data(), frame.bytes);
+        else
+            receive_bytes(message.data.data(), frame.bytes);
+    } catch (const std::exception &error) {
+        if (receive) receive->done(explain(error), -1);
+        throw;
+    }
     // The program may have posted the receive meanwhile.
     if (!receive) receive = board_.take_or_keep(message);
     if (receive) finish_eager(*receive, message.data.data(), frame.bytes);
@@ -147,12 +160,7 @@ void PeerLink::take_payload(uint64_t request) {
         receive = std::move(found->second);
         granted_.erase(found);
     }
-    try {
-        receive_bytes(receive.buffer, receive.bytes);
-    } catch (const std::exception &error) {
-        receive.done(explain(error), -1);
-        throw;
-    }
+    receive_in_place(receive);
     receive.done(nullptr, peer_);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace qccl_torch {
@@ -39,21 +40,25 @@ PeerLink &Messenger::link_with(int peer) {
     return *link;
 }
 
-void Messenger::send(const void *data, size_t bytes, int dest, int tag, Completion done) {
+// With the lock held. Throws std::system_error if the system refuses the thread.
+void Messenger::seek_peers() {
+    if (!seeker_.joinable()) seeker_ = std::thread([this] { look_for_peers(); });
+    is_new_demand_ = true;
+    has_changed_.notify_all();
+}
+
+void Messenger::send(const void *data, size_t bytes, int dest, int tag, Milliseconds limit,
+                     Completion done) {
     PeerLink *link = nullptr;
     {
         const std::lock_guard lock(mutex_);
         if (!is_closed_) {
             link = &link_with(dest);
-            if (!link->is_connecting()) {
-                is_new_demand_ = true;
-                if (!seeker_.joinable()) seeker_ = std::thread([this] { look_for_peers(); });
-                has_changed_.notify_all();
-            }
+            if (!link->is_connecting()) seek_peers();
         }
     }
     if (link)
-        link->send(data, bytes, tag, std::move(done));
+        link->send(data, bytes, tag, limit, std::move(done));
     else
         done(closed_error(), -1);
 }
@@ -85,9 +90,12 @@ uint64_t Messenger::receive(void *buffer, size_t bytes, int source, int tag, Com
         cancel(number, closed_error());
         return number;
     }
-    is_new_demand_ = true;
-    if (!seeker_.joinable()) seeker_ = std::thread([this] { look_for_peers(); });
-    has_changed_.notify_all();
+    try {
+        seek_peers();
+    } catch (const std::system_error &error) {
+        lock.unlock();
+        cancel(number, std::make_exception_ptr(CallFailure(qcclSystemError, error.what())));
+    }
     return number;
 }
 
@@ -190,8 +198,12 @@ void Messenger::start_links() {
     }
     for (const int peer : candidates) {
         if (peer < rank_ && !store_->has(id_key(peer))) continue;
-        const std::lock_guard lock(mutex_);
-        link_with(peer).connect([this, peer](const std::atomic<bool> &is_given_up) {
+        PeerLink *link = nullptr;
+        {
+            const std::lock_guard lock(mutex_);
+            link = &link_with(peer);
+        }
+        link->connect([this, peer](const std::atomic<bool> &is_given_up) {
             return connect_to(peer, is_given_up);
         });
     }
@@ -214,8 +226,13 @@ PeerLink::Channels Messenger::connect_to(int peer, const std::atomic<bool> &is_g
             throw CallFailure(qcclDamagedData, "the store has no id of a communicator");
         std::memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
-    auto first = std::make_unique<Communicator>(id, channels.own_rank, 2, settings, is_given_up);
-    auto second = std::make_unique<Communicator>(*first, settings, is_given_up);
+    const auto check_stop = [&is_given_up] {
+        if (is_given_up)
+            throw CallFailure(qcclRevoked,
+                              "the process group was shut down before the ranks were connected");
+    };
+    auto first = std::make_unique<Communicator>(id, channels.own_rank, 2, settings, check_stop);
+    auto second = std::make_unique<Communicator>(*first, settings, check_stop);
     channels.outgoing = std::move(rank_ < peer ? first : second);
     channels.incoming = std::move(rank_ < peer ? second : first);
     return channels;
@@ -248,21 +265,31 @@ void Messenger::fail_unlinked(const std::exception &error) {
     for (PeerLink *const link : links) link->fail(reason);
 }
 
-void Messenger::close(Milliseconds patience) {
+std::vector<PeerLink *> Messenger::refuse_later_calls() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    has_changed_.notify_all();
     std::vector<PeerLink *> links;
-    {
-        const std::lock_guard lock(mutex_);
-        is_closed_ = true;
-        has_changed_.notify_all();
-        for (const auto &[peer, link] : links_) links.push_back(link.get());
+    for (const auto &[peer, link] : links_) links.push_back(link.get());
+    return links;
+}
+
+void Messenger::close(Milliseconds patience) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point deadline = Clock::now() + patience;
+    refuse_later_calls();
+    if (seeker_.joinable()) seeker_.join(); // it may have made another link
+    const std::vector<PeerLink *> links = refuse_later_calls();
+    for (PeerLink *const link : links) link->start_closing();
+    for (PeerLink *const link : links) {
+        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+        link->close(std::max(left, Milliseconds{0}));
     }
-    if (seeker_.joinable()) seeker_.join();
-    std::vector<std::thread> closers;
-    closers.reserve(links.size());
-    for (PeerLink *const link : links)
-        closers.emplace_back([link, patience] { link->close(patience); });
-    for (std::thread &closer : closers) closer.join();
     for (const PostedReceive &receive : board_.take_all()) receive.done(closed_error(), -1);
+}
+
+void Messenger::abort() {
+    for (PeerLink *const link : refuse_later_calls()) link->abort();
 }
 
 } // namespace qccl_torch

@@ -37,16 +37,23 @@ public:
     Messenger &operator=(const Messenger &) = delete;
     ~Messenger();
 
-    void send(const void *data, size_t bytes, int dest, int tag, Completion done);
+    // `limit`: how long a small message may wait for room at the peer, see PeerLink.
+    void send(const void *data, size_t bytes, int dest, int tag, Milliseconds limit,
+              Completion done);
     // Returns the number of the receive, which `cancel` takes.
     uint64_t receive(void *buffer, size_t bytes, int source, int tag, Completion done);
     // Calls the completion of a receive with `reason`, if no message has matched it.
     bool cancel(uint64_t number, std::exception_ptr reason);
-    // Sends what is queued, for as long as `patience`. Fails what waits, and all later calls.
+    // Sends what is queued for ranks with which a link is connected, for as long as `patience`.
+    // Fails what waits, and all later calls. A program that waits for its sends loses none.
     void close(Milliseconds patience);
+    // Ends what the links do, and a running `close`.
+    void abort();
 
 private:
     PeerLink &link_with(int peer);
+    void seek_peers();
+    std::vector<PeerLink *> refuse_later_calls();
     void look_for_peers();
     bool needs_peers() const;
     void poll_store();

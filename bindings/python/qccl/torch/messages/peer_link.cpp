@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <vector>
 
 namespace qccl_torch {
@@ -18,15 +19,21 @@ constexpr Milliseconds patience_for_goodbye{2000};
 
 } // namespace
 
-thread_local bool PeerLink::is_receiver_thread = false;
-
 PeerLink::~PeerLink() { close(Milliseconds{0}); }
 
 void PeerLink::connect(Connect connect) {
-    const std::lock_guard lock(mutex_);
-    if (is_connecting_ || failure_) return;
-    is_connecting_ = true;
-    sender_ = std::thread([this, connect = std::move(connect)] { run_sender(connect); });
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_connecting_ || failure_) return;
+        try {
+            sender_ = std::thread([this, connect = std::move(connect)] { run_sender(connect); });
+            is_connecting_ = true;
+            return;
+        } catch (const std::system_error &) {}
+    }
+    fail(std::make_exception_ptr(
+        CallFailure(qcclSystemError, "the system refuses a thread for messages with rank " +
+                                         std::to_string(peer_))));
 }
 
 bool PeerLink::is_connecting() const {
@@ -34,7 +41,7 @@ bool PeerLink::is_connecting() const {
     return is_connecting_ || failure_ != nullptr;
 }
 
-void PeerLink::send(const void *data, size_t bytes, int tag, Completion done) {
+void PeerLink::send(const void *data, size_t bytes, int tag, Milliseconds limit, Completion done) {
     std::unique_lock lock(mutex_);
     if (failure_) {
         const std::exception_ptr failure = failure_;
@@ -55,8 +62,10 @@ void PeerLink::send(const void *data, size_t bytes, int tag, Completion done) {
             std::memcpy(item.frame.data.data(), data, bytes);
         item.done = std::move(done);
     }
-    if (is_connected_ && outgoing_.empty() && !is_sending_ && !item.payload && !is_receiver_thread)
+    if (is_connected_ && outgoing_.empty() && !is_sending_ && !item.payload) {
+        item.limit = limit;
         return send_at_once(item, lock);
+    }
     outgoing_.push_back(std::move(item));
     has_changed_.notify_all();
 }
@@ -111,9 +120,10 @@ void PeerLink::run_sender(const Connect &connect) {
         {
             const std::lock_guard lock(mutex_);
             channels_ = std::move(made);
+            if (is_given_up_) throw CallFailure(qcclRevoked, "the link has been aborted");
+            receiver_ = std::thread([this] { run_receiver(); });
             is_connected_ = true;
         }
-        receiver_ = std::thread([this] { run_receiver(); });
         send_queued();
     } catch (const std::exception &error) {
         fail(explain(error));
@@ -138,7 +148,9 @@ void PeerLink::send_queued() {
 
 void PeerLink::transmit(const Outgoing &item) {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-    config.timeout = -1; // the program's own timeout ends a send that takes too long
+    // The program's own timeout ends a send of the link's thread that takes too long. A send of the
+    // program's thread has to end by itself.
+    config.timeout = item.limit ? std::chrono::duration<double>(*item.limit).count() : -1;
     const int peer = 1 - channels_.own_rank;
     const auto send_bytes = [&](const void *data, size_t bytes) {
         check(qcclSendConfig(data, bytes, qcclUint8, peer, channels_.outgoing->handle(), nullptr,
@@ -182,23 +194,42 @@ void PeerLink::fail(std::exception_ptr reason) {
 
 std::exception_ptr PeerLink::explain(const std::exception &error) const {
     const auto *const failure = dynamic_cast<const CallFailure *>(&error);
+    const bool is_of_system = dynamic_cast<const std::system_error *>(&error) != nullptr;
+    const qcclResult_t other = is_of_system ? qcclSystemError : qcclRemoteError;
     return std::make_exception_ptr(CallFailure(
-        failure ? failure->code() : qcclRemoteError,
+        failure ? failure->code() : other,
         "messages with rank " + std::to_string(peer_) +
             " have failed (the two ranks have a communicator of their own): " + error.what()));
 }
 
+void PeerLink::start_closing() {
+    const std::lock_guard lock(mutex_);
+    if (is_connected_ && !has_sent_goodbye_) queue_goodbye();
+}
+
 void PeerLink::close(Milliseconds patience) {
-    const auto closed = std::make_exception_ptr(
-        CallFailure(qcclRevoked, "the process group was shut down before the message was sent"));
+    start_closing();
     {
         std::unique_lock lock(mutex_);
-        if (is_connected_ && !has_sent_goodbye_) {
-            queue_goodbye();
-            has_changed_.wait_for(lock, patience, [this] { return has_sent_goodbye_; });
+        if (has_queued_goodbye_) {
+            has_changed_.wait_for(lock, patience,
+                                  [this] { return has_sent_goodbye_ || is_given_up_; });
             has_changed_.wait_for(lock, std::min(patience, patience_for_goodbye),
-                                  [this] { return has_stopped_receiving_; });
+                                  [this] { return has_stopped_receiving_ || is_given_up_; });
         }
+    }
+    end_threads();
+    fail(std::make_exception_ptr(
+        CallFailure(qcclRevoked, "the process group was shut down before the message was sent")));
+    if (channels_.outgoing) channels_.outgoing->end(patience);
+    if (channels_.incoming) channels_.incoming->end(patience);
+    const std::lock_guard lock(mutex_);
+    channels_ = {};
+}
+
+void PeerLink::end_threads() {
+    {
+        const std::lock_guard lock(mutex_);
         is_given_up_ = true;
         if (is_connected_ && !has_sent_goodbye_) channels_.outgoing->abort();
         has_changed_.notify_all();
@@ -207,20 +238,17 @@ void PeerLink::close(Milliseconds patience) {
     {
         std::unique_lock lock(mutex_);
         has_changed_.wait(lock, [this] { return !is_sending_; });
-    }
-    if (channels_.incoming) {
-        bool is_receiving = false;
-        {
-            const std::lock_guard lock(mutex_);
-            is_receiving = receiver_.joinable() && !has_stopped_receiving_;
-        }
-        if (is_receiving) channels_.incoming->abort();
+        if (receiver_.joinable() && !has_stopped_receiving_) channels_.incoming->abort();
     }
     if (receiver_.joinable()) receiver_.join();
-    fail(closed);
-    if (channels_.outgoing) channels_.outgoing->end(patience);
-    if (channels_.incoming) channels_.incoming->end(patience);
-    channels_ = {};
+}
+
+void PeerLink::abort() {
+    const std::lock_guard lock(mutex_);
+    is_given_up_ = true;
+    for (const auto *const channel : {&channels_.outgoing, &channels_.incoming})
+        if (*channel) (*channel)->abort();
+    has_changed_.notify_all();
 }
 
 } // namespace qccl_torch

@@ -5,7 +5,7 @@
 // for each other.
 //
 // The Messenger owns the links. Any thread may call every function. None of them blocks but
-// `close`; a small send waits until the peer's thread has room for it.
+// `close`; a small send waits until the peer's thread has room for it, for as long as its limit.
 #pragma once
 
 #include "core/communicator.hpp"
@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,24 +41,32 @@ public:
     PeerLink &operator=(const PeerLink &) = delete;
     ~PeerLink();
 
-    // Starts the threads; what was queued before is sent as soon as the link is connected.
+    // Starts the threads; what was queued before is sent as soon as the link is connected. If the
+    // system refuses a thread, the link fails.
     void connect(Connect connect);
     bool is_connecting() const;
 
-    // Queues a message. `data` stays as it is until `done` is called.
-    void send(const void *data, size_t bytes, int tag, Completion done);
+    // Queues a message. `data` stays as it is until `done` is called. If the peer has no room for a
+    // small message within `limit`, the link fails.
+    void send(const void *data, size_t bytes, int tag, Milliseconds limit, Completion done);
     // Gives a message that was unexpected to the receive that it fits.
     void deliver(UnexpectedMessage message, PostedReceive receive);
     // Ends the link, if it has not ended, with an error for all that waits for it.
     void fail(std::exception_ptr reason);
 
-    // Says goodbye when everything queued is sent, for as long as `patience`, and ends the link.
+    // Queues the goodbye, so that several links can close at the same time.
+    void start_closing();
+    // Says goodbye when everything queued is sent, for as long as `patience`, and ends the link. A
+    // link that is not connected sends nothing any more.
     void close(Milliseconds patience);
+    // Ends what the link's threads do, and a running `close`.
+    void abort();
 
 private:
     struct Outgoing {
         MessageFrame frame{};
-        const void *payload = nullptr; // follows the frame, if it is not null
+        const void *payload = nullptr;       // follows the frame, if it is not null
+        std::optional<Milliseconds> limit{}; // none: until the peer takes the message, or the end
         Completion done{};
     };
     struct WaitingSend {
@@ -66,6 +75,7 @@ private:
         Completion done;
     };
 
+    void end_threads();
     void run_sender(const Connect &connect);
     void send_queued();
     void send_at_once(const Outgoing &item, std::unique_lock<std::mutex> &lock);
@@ -76,6 +86,8 @@ private:
     void take_grant(uint64_t request);
     void take_refusal(const MessageFrame &frame);
     void take_payload(uint64_t request);
+    void receive_in_place(PostedReceive &receive);
+    void receive_aside(const MessageFrame &frame, std::optional<PostedReceive> receive);
     void finish_eager(PostedReceive &receive, const std::byte *data, size_t bytes);
     void answer_request(uint64_t request, size_t bytes, PostedReceive receive);
     void transmit(const Outgoing &item);
@@ -86,10 +98,6 @@ private:
     void stop_sending(std::exception_ptr reason);
     std::exception_ptr explain(const std::exception &error) const;
     std::exception_ptr size_error(size_t sent, size_t expected) const;
-
-    // On such a thread a callback of the program may send. It must go through the queue: two ranks
-    // whose receiving threads both wait for room to send would wait for ever.
-    static thread_local bool is_receiver_thread;
 
     const int peer_;
     ReceiveBoard &board_;
