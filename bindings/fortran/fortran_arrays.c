@@ -57,13 +57,16 @@ static qcclDataType_t type_of(const CFI_cdesc_t *descriptor)
     }
 }
 
-/* The elements of the array as Fortran counts them. Returns 0 for an assumed-size array. */
+/* The elements of the array as Fortran counts them. Returns 0 for an assumed-size array, whose last
+ * extent is -1. gfortran passes other negative extents for arrays without elements. */
 static int count_elements(const CFI_cdesc_t *descriptor, size_t *elements)
 {
+    const int last = descriptor->rank - 1;
     *elements = 1;
-    for (int i = 0; i < descriptor->rank; i++) {
-        if (descriptor->dim[i].extent < 0) return 0;
-        *elements *= (size_t)descriptor->dim[i].extent;
+    if (last >= 0 && descriptor->dim[last].extent == -1) return 0;
+    for (int i = 0; i <= last; i++) {
+        const CFI_index_t extent = descriptor->dim[i].extent;
+        *elements *= extent < 0 ? 0 : (size_t)extent;
     }
     return 1;
 }
@@ -75,6 +78,7 @@ static qcclResult_t apply_type(qcclFortranArray_t *array, const CFI_cdesc_t *des
     const size_t each = qccl_fortran_bytes_of(type), bytes = array->elements * descriptor->elem_len;
     array->type = type;
     if (each == 0) return qccl_fortran_refuse(comm, "datatype %d is no type of QCCL", (int)type);
+    if (!array->has_elements) return qcclSuccess;
     if (bytes % each != 0)
         return qccl_fortran_refuse(comm, "%s has %zu bytes, which is no multiple of the %zu of %s",
                                    array->name, bytes, each, qccl_fortran_name_of(type));

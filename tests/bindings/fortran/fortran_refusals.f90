@@ -102,6 +102,27 @@ contains
     call qcclAllReduce(a, b, comm, count=2_c_size_t)
     call check(all(b(:2) == ranks), "assumed-size arrays with a count")
     b(:2) = 0
+    call assumed_bytes(int([1, 0, 2, 0], 1), 4)
+    call no_elements(-3)
+  end subroutine
+
+  ! Elements of one byte, of which the caller says that they are others.
+  subroutine assumed_bytes(a, n)
+    integer(1), intent(in) :: a(*)
+    integer, intent(in) :: n
+    integer(1) :: b(n)
+    call qcclAllReduce(a, b, comm, count=2_c_size_t, datatype=qcclInt16)
+    call check(all(b == [ranks, 0, 2 * ranks, 0]), "assumed-size arrays of another type")
+  end subroutine
+
+  ! gfortran passes a negative extent.
+  subroutine no_elements(n)
+    integer, intent(in) :: n
+    integer :: a(n)
+    call qcclAllReduce(QCCL_IN_PLACE, a, comm, ierror=ierror)
+    call check(ierror == qcclSuccess, "arrays without elements")
+    call qcclAllReduce(QCCL_IN_PLACE, a, comm, count=1_c_size_t, ierror=ierror)
+    call see("recv has 0")
   end subroutine
 
   subroutine refuse_types()
