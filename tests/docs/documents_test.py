@@ -119,6 +119,16 @@ class Documents(unittest.TestCase):
                 with self.subTest(f"{page}: {name}"):
                     self.assertTrue(name in known_here, f"{page}: {name} does not exist")
 
+    def test_names_of_python_exist(self):
+        """Functions, attributes and arguments that the page about Python writes between backticks."""
+        known = {"bucket_cap_mb", "destroy_process_group", "get_future", "help", "new_group"}  # of Python and PyTorch
+        for source in (SOURCE / "bindings/python/qccl").rglob("*.py"):
+            known.update(re.findall(r"\w+", source.read_text()))
+        for span in document_blocks.spans(text_of("docs/python.md")):
+            for name in re.findall(r"(?<=\.)[A-Za-z_]\w+|\b[A-Za-z_]\w+(?=\()|^[a-z]+_[a-z_]+$", span):
+                with self.subTest(span):
+                    self.assertIn(name, known)
+
     def test_links_lead_somewhere(self):
         for page in PAGES:
             for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document_blocks.prose(text_of(page))):

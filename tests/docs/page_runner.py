@@ -145,7 +145,7 @@ class PageRunner:
             self.find_imports(text)
         text = block.text.replace(WRITTEN_PORT, self.port)
         self.port = str(launchers.free_port())
-        return self.command("bash", "-e", "-c", SHELL + text)
+        return self.command("bash", "-e", "-o", "pipefail", "-c", SHELL + text)
 
     def save(self, block, ending):
         self.blocks_of_programs += 1
