@@ -6,8 +6,13 @@
         gradient = numpy.full(1000, comm.rank, numpy.float32)
         comm.all_reduce(gradient, codec="int8")   # gradient has the sum of all ranks
 
-`Comm` has the collectives. The C header qccl/qccl.h is the manual of what they do; names here are its names in Python's spelling.
+`Comm` has the collectives, and `CallOptions` says which options each of its calls takes. The C header qccl/qccl.h is the manual of what they do; names here are its names in Python's spelling.
 """
+from importlib.util import find_spec as _find_spec
+
+if _find_spec(f"{__name__}._declarations") is None:  # which the build makes
+    raise ImportError(f"{__path__[0]} is the source of the package; use build/bindings/python, or pip install .")
+
 from ._buffers import pair_dtype
 from ._codecs import Codec
 from ._collectives import CallOptions

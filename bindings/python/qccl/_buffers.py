@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import functools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,11 @@ def refuse(name, sentence):
     return _errors.InvalidArgument(f"{name}: {sentence}")
 
 
+def read_only(name, kind="array"):
+    advice = "pass out=, or a copy" if name == "x" else "pass one that can be written"
+    return refuse(name, f"the {kind} is read-only, and the call writes to it; {advice}")
+
+
 def describe(array, name, *, writable):
     """The Buffer of `array`. name: the argument's, for errors. The errors are InvalidArgument."""
     if isinstance(array, np.ndarray):
@@ -89,6 +95,9 @@ def type_of_numpy(dtype, name):
     """(name, C type, size)"""
     found = known_type(dtype)
     if not found:
+        if not dtype.isnative and not dtype.fields and known_type(dtype.newbyteorder("=")):
+            raise refuse(name, f"QCCL has no type {dtype.str}, whose bytes have another order than this machine's; pass "
+                               f'{name}.astype("={dtype.str[1:]}"), and copy the result back if there is one')
         raise refuse(name, f"QCCL has no type {dtype if dtype.fields or dtype.isnative else dtype.str}; it has {', '.join(TYPES)}, and "
                            "pairs as qccl.pair_dtype makes them")
     return found
@@ -100,7 +109,7 @@ def describe_numpy(values, name, writable, array):
         raise refuse(name, f"the array is not contiguous (shape {values.shape}, strides {values.strides}); pass "
                            "numpy.ascontiguousarray(x), and copy the result back if there is one")
     if writable and not values.flags.writeable:
-        raise refuse(name, "the array is read-only, and the call writes to it")
+        raise read_only(name)
     address = values.__array_interface__["data"][0] if values.size else None
     return Buffer(address, values.size, dtype, number, size, "host", values.shape, array, values)
 
@@ -114,8 +123,10 @@ def describe_interface(array, interface, name, writable):
         raise refuse(name, f"the array is not contiguous (shape {shape}, strides {interface['strides']})")
     address, is_read_only = interface["data"]
     if writable and is_read_only:
-        raise refuse(name, "the array is read-only, and the call writes to it")
+        raise read_only(name)
     count = math.prod(shape)
+    if count * size > sys.maxsize:
+        raise refuse(name, f"no memory has {count} values (shape {shape})")
     # The interface does not say which GPU it is. The library checks the address itself.
     return Buffer(address if count else None, count, dtype, number, size, "gpu", shape, array)
 
@@ -170,7 +181,20 @@ def export_of(array, name):
         if getattr(array, "requires_grad", False):
             raise refuse(name, "the tensor requires grad, and a collective is no operation that gradients go through; "
                                "pass x.detach(), or make the call under torch.no_grad() on x.data") from None
-        raise refuse(name, f"the {type(array).__name__} gives no memory: {error}") from None
+        raise refuse(name, f"the {type(array).__name__} gives no memory: {error}{advice_for(array)}") from None
+
+
+def advice_for(tensor):
+    """What to do with a tensor of PyTorch whose values do not lie in memory as they are."""
+    if str(getattr(tensor, "layout", "torch.strided")) != "torch.strided":
+        return "; pass x.to_dense()"
+    if asks(tensor, "is_conj"):
+        return "; pass x.resolve_conj()"
+    return "; pass x.resolve_neg()" if asks(tensor, "is_neg") else ""
+
+
+def asks(tensor, question):
+    return hasattr(tensor, question) and bool(getattr(tensor, question)())
 
 
 def needs_stream(array):
@@ -186,6 +210,8 @@ def dtype_of_dlpack(tensor, name):
 
 
 def describe_dlpack(array, name, writable):
+    if asks(array, "is_neg"):  # PyTorch gives its memory without a word
+        raise refuse(name, f"the {type(array).__name__} keeps its values negated in memory{advice_for(array)}")
     capsule = export_of(array, name)
     if has_name(capsule, b"dltensor_versioned"):
         managed = ManagedVersioned.from_address(get_pointer(capsule, b"dltensor_versioned"))
@@ -201,7 +227,7 @@ def describe_dlpack(array, name, writable):
         raise refuse(name, f"the {type(array).__name__} is not contiguous (shape {shape}, strides {strides} elements); pass "
                            "x.contiguous(), and copy the result back if there is one")
     if writable and is_read_only:
-        raise refuse(name, f"the {type(array).__name__} is read-only, and the call writes to it")
+        raise read_only(name, type(array).__name__)
     if tensor.device_type not in DEVICES:
         raise refuse(name, f"the {type(array).__name__} lies on a device that QCCL does not know (DLPack's number {tensor.device_type})")
     device = DEVICES[tensor.device_type]

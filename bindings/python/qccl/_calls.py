@@ -26,6 +26,7 @@ class Call:
     codec: Codec | None
     config: c.qcclCollConfig_t | None  # names the codec
     stream: Stream | int | None
+    done: Callable[[], None] | None = None  # called when the call has been made
 
     def has_function(self) -> bool:
         """Whether a function of the program is among the arguments."""

@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from . import _buffers
+from . import _arguments, _buffers, _errors
 from ._handles import Handle
 from ._library import check, lib
+
+
+def check_spec(spec: Any, name: str = "codec") -> str:
+    if not isinstance(spec, str):
+        raise _errors.InvalidArgument(f'{name}: {spec!r} is no codec; pass a text such as "int8", or a qccl.Codec')
+    _arguments.text(spec, name)
+    if "@" in spec:
+        raise _errors.InvalidArgument(f"{name}: {spec!r} has a condition. Conditions belong to QCCL_CODEC; pass a codec alone")
+    return spec
 
 
 class Codec(Handle):
@@ -27,9 +36,9 @@ class Codec(Handle):
     _kind = "codec"
 
     def __init__(self, spec: str) -> None:
-        self.spec = spec
+        self.spec = check_spec(spec)
         handle = ctypes.c_void_p()
-        check(lib.qcclCodecCreate(ctypes.byref(handle), str(spec).encode()))
+        check(lib.qcclCodecCreate(ctypes.byref(handle), spec.encode()))
         self._made(handle.value)
 
     def _destroy(self, handle: int) -> int:
@@ -40,6 +49,12 @@ class Codec(Handle):
 
     def _has_guard(self) -> bool:
         return any(option.startswith("guard=") for option in self.spec.partition(":")[2].split(","))
+
+    def _check_feeds_back(self, name: str) -> None:
+        """Refuses codecs with noise of which only the library knows what a call loses."""
+        if self.spec.startswith("terngrad") or "round=stochastic" in self.spec:
+            raise _errors.InvalidArgument(f"{name}: {self.spec!r} rounds with noise, which is another one in each call, so its errors are not "
+                                          "known before the call; without feedback they average out. Choose rounding to the nearest, or none")
 
     def max_encoded_bytes(self, x: Any) -> int:
         """Returns the number of bytes that encode(x) gives at most."""

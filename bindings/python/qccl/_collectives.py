@@ -15,11 +15,12 @@ What holds for every method:
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import TYPE_CHECKING, Any, Callable, Sequence, TypedDict
 
 import numpy as np
 
-from . import _buffers, _ops
+from . import _arguments, _buffers, _ops
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,26 +30,47 @@ if TYPE_CHECKING:
 
 
 class CallOptions(TypedDict, total=False):
-    """The options of one call."""
-    codec: str | Codec | None  # "int8", a Codec; None: the communicator's for reductions, else lossless; "none": lossless
-    algorithm: str | None  # "ring"; None: planned
-    timeout: float | None  # seconds to wait for a live rank; None: the communicator's; less than 0: for ever
-    tag: int  # shown in errors and traces
-    stride: int  # values from the start of a block to the start of the next one; 0: blocks follow one another
-    stream: Any  # a qccl.Stream; on a GPU one of its streams: a number, or an object of PyTorch or CuPy
+    """The options of one call, for every method of Comm that is a collective or a message: comm.all_reduce(x, codec="int8", tag=3).
+
+    - `codec`: how values travel: the spec of a codec, such as "int8" or "int4:block=32", or a qccl.Codec. "none": lossless. None:
+      for reductions the communicator's, which qccl.init(codec="int8") sets, or that of QCCL_CODEC; else lossless.
+    - `algorithm`: its name, such as "ring" or "tree". None: the planner chooses one.
+    - `timeout`: seconds to wait for a live rank that does not come; less than 0: for ever. None: the communicator's.
+    - `tag`: a number, 0 or more, by which errors and traces tell calls apart.
+    - `stride`: for collectives with blocks of ranks: values from the start of a block to the start of the next one. 0: the blocks
+      follow one another.
+    - `stream`: a qccl.Stream: the method returns at once. On a GPU one of its streams: a number, or an object of PyTorch or CuPy.
+      None: the method returns when the call is done; on a GPU the current stream of PyTorch for its tensors, else the default stream.
+    """
+    codec: str | Codec | None
+    algorithm: str | None
+    timeout: float | None
+    tag: int
+    stride: int
+    stream: Any
 
 
 def counts_array(counts: Sequence[int] | None) -> Any:
     return None if counts is None else (ctypes.c_size_t * len(counts))(*counts)
 
 
+def stride_of(options: CallOptions) -> int:
+    """0: blocks follow one another."""
+    stride = options.get("stride")
+    return 0 if stride is None else _arguments.whole(stride, "stride", "number of values", 0, _arguments.UINT64_MAX)
+
+
 def blocks_extent(count: int, blocks: int, options: CallOptions) -> int:
     """Values from the start of the first block to the end of the last one."""
-    return (blocks - 1) * (options.get("stride") or count) + count
+    return (blocks - 1) * (stride_of(options) or count) + count
 
 
 def parts_extent(counts: Sequence[int], displs: Sequence[int] | None) -> int:
-    return sum(counts) if displs is None else max((d + n for d, n in zip(displs, counts) if n), default=0)
+    # As Python's integers: sums of NumPy's would wrap in their own type.
+    of_ranks = [operator.index(count) for count in counts]
+    if displs is None:
+        return sum(of_ranks)
+    return max((operator.index(start) + count for start, count in zip(displs, of_ranks) if count), default=0)
 
 
 class Collectives:
@@ -58,7 +80,8 @@ class Collectives:
     rank: int
     device: str
 
-    def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...]) -> Any:
+    def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...],
+              done: Callable[[], None] | None = None) -> Any:
         raise NotImplementedError
 
     def _codec(self, codec: str | Codec) -> Codec:
@@ -127,23 +150,21 @@ class Collectives:
         keep_errors = None
         if residual is not None:
             source, keep_errors = self._corrected(source, op, residual, options)
-        result = self._call("qcclAllReduce", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
-                            target.array, (source, target))
-        if keep_errors:
-            keep_errors()
-        return result
+        return self._call("qcclAllReduce", (source.address, target.address, source.count, source.type, _ops.argument(op, source)), options,
+                          target.array, (source, target), keep_errors)
 
     def reduce(self, x: Any, op: str | Op = "sum", *, root: int = 0, out: Any = None, **options: Unpack[CallOptions]) -> Any:
         """Combines x of all ranks, value by value, and gives the result to `root`, in its x or `out`. Returns it there, else None.
 
         x: any shape. out: as many values, on the root.
         """
+        root = _arguments.rank(root, "root", self.size)
         if self.rank == root:
             source, target = self._same_shape(x, out)
         else:
             source = target = self._buffer(x, "x")
         address = target.address if self.rank == root else None
-        return self._call("qcclReduce", (source.address, address, source.count, source.type, _ops.argument(op), root), options,
+        return self._call("qcclReduce", (source.address, address, source.count, source.type, _ops.argument(op, source), root), options,
                           target.array if self.rank == root else None, (source, target))
 
     def broadcast(self, x: Any, *, root: int = 0, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -151,6 +172,7 @@ class Collectives:
 
         x: any shape; what it holds on other ranks does not matter. out: as many values.
         """
+        root = _arguments.rank(root, "root", self.size)
         source, target = self._same_shape(x, out)
         return self._call("qcclBroadcast", (source.address, target.address, source.count, source.type, root), options, target.array,
                           (source, target))
@@ -170,6 +192,7 @@ class Collectives:
 
         x: shape (n, ...). out: shape (size * n, ...), on the root; x may be the root's part of it.
         """
+        root = _arguments.rank(root, "root", self.size)
         source = self._buffer(x, "x")
         if self.rank != root:
             return self._call("qcclGather", (source.address, None, source.count, source.type, root), options, None, (source,))
@@ -185,7 +208,7 @@ class Collectives:
         """
         source = self._buffer(x, "x")
         target = self._block_result(out, source, options)
-        return self._call("qcclReduceScatter", (source.address, target.address, target.count, source.type, _ops.argument(op)), options,
+        return self._call("qcclReduceScatter", (source.address, target.address, target.count, source.type, _ops.argument(op, source)), options,
                           target.array, (source, target))
 
     def scatter(self, x: Any = None, *, root: int = 0, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -193,17 +216,24 @@ class Collectives:
 
         x: shape (size * n, ...), on the root only. out: shape (n, ...); needed on other ranks, whose arrays say what comes.
         """
+        root = _arguments.rank(root, "root", self.size)
         if self.rank != root:
-            target = self._buffer(out, "out", writable=True)
+            target = self._received_part(out)
             return self._call("qcclScatter", (None, target.address, target.count, target.type, root), options, target.array, (target,))
         source = self._buffer(x, "x")
         target = self._block_result(out, source, options)
         return self._call("qcclScatter", (source.address, target.address, target.count, source.type, root), options, target.array,
                           (source, target))
 
+    def _received_part(self, out: Any) -> _buffers.Buffer:
+        """The buffer of a rank other than the root."""
+        if out is None:
+            raise _buffers.refuse("out", "ranks other than the root pass an array for their part, because only the root has x")
+        return self._buffer(out, "out", writable=True)
+
     def _block_result(self, out: Any, source: _buffers.Buffer, options: CallOptions) -> _buffers.Buffer:
         """The buffer for one of the blocks of x: `out`, or a new one."""
-        if out is None and options.get("stride"):
+        if out is None and stride_of(options):
             raise _buffers.refuse("out", "with a stride the block's length does not follow from x; pass an array for it")
         target = self._result(out, source, 0, () if out is not None else self._block(source)[1])
         self._check_holds(source, "x", blocks_extent(target.count, self.size, options))
@@ -215,7 +245,7 @@ class Collectives:
         x: shape (size * n, ...). out: the same; without it the result replaces x. Returns the result.
         """
         source, target = self._same_shape(x, out)
-        stride = options.get("stride")
+        stride = stride_of(options)
         count = source.count - (self.size - 1) * stride if stride else self._block(source)[0]
         if count < 0:
             raise _buffers.refuse("x", f"it has {source.count} values, too few for {self.size} blocks with a stride of {stride}")
@@ -224,7 +254,7 @@ class Collectives:
     def scan(self, x: Any, op: str | Op = "sum", *, out: Any = None, **options: Unpack[CallOptions]) -> Any:
         """Combines x of the ranks up to this one, value by value, in x or in `out`. Returns the result."""
         source, target = self._same_shape(x, out)
-        return self._call("qcclScan", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
+        return self._call("qcclScan", (source.address, target.address, source.count, source.type, _ops.argument(op, source)), options,
                           target.array, (source, target))
 
     def exscan(self, x: Any, op: str | Op = "sum", *, out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -233,7 +263,7 @@ class Collectives:
         Rank 0 has no result: nothing is written there, and the method returns None.
         """
         source, target = self._same_shape(x, out)
-        return self._call("qcclExscan", (source.address, target.address, source.count, source.type, _ops.argument(op)), options,
+        return self._call("qcclExscan", (source.address, target.address, source.count, source.type, _ops.argument(op, source)), options,
                           target.array if self.rank else None, (source, target))
 
     def barrier(self, **options: Unpack[CallOptions]) -> None:
@@ -267,7 +297,7 @@ class Collectives:
         self._check_holds(source, "x", parts_extent(counts, displs))
         target = self._result(out, source, counts[self.rank], (counts[self.rank],))
         return self._call("qcclReduceScatterV", (source.address, target.address, counts_array(counts), counts_array(displs), source.type,
-                                                 _ops.argument(op)), options, target.array, (source, target))
+                                                 _ops.argument(op, source)), options, target.array, (source, target))
 
     def gather_v(self, x: Any, counts: Sequence[int] | None = None, *, root: int = 0, displs: Sequence[int] | None = None,
                  out: Any = None, **options: Unpack[CallOptions]) -> Any:
@@ -275,6 +305,7 @@ class Collectives:
 
         counts, displs: on the root: how many values come from each rank, and where they go, as in all_gather_v.
         """
+        root = _arguments.rank(root, "root", self.size)
         source = self._buffer(x, "x")
         if self.rank != root:
             return self._call("qcclGatherV", (source.address, source.count, None, None, None, source.type, root), options, None,
@@ -290,8 +321,9 @@ class Collectives:
 
         x, counts, displs: on the root only. out: the part; needed on other ranks, whose arrays say what comes.
         """
+        root = _arguments.rank(root, "root", self.size)
         if self.rank != root:
-            target = self._buffer(out, "out", writable=True)
+            target = self._received_part(out)
             return self._call("qcclScatterV", (None, None, None, target.address, target.count, target.type, root), options, target.array,
                               (target,))
         counts = self._check_parts(counts, displs)
@@ -322,10 +354,14 @@ class Collectives:
         for name, values in ((f"{prefix}counts", counts), (f"{prefix}displs", displs)):
             if values is None and name.endswith("displs"):
                 continue
-            if values is None or len(values) != self.size:
+            if values is None or not hasattr(values, "__len__") or len(values) != self.size:
                 raise _buffers.refuse(name, f"it has an entry for each of the {self.size} ranks, and {values!r} has not")
-            if any(value < 0 for value in values):
-                raise _buffers.refuse(name, f"its entries are 0 or more, and {values!r} has others")
+            try:
+                are_counts = all(operator.index(value) >= 0 for value in values)
+            except TypeError:
+                are_counts = False
+            if not are_counts:
+                raise _buffers.refuse(name, f"its entries are 0 or more, and ints, and {values!r} has others")
         assert counts is not None
         return counts
 
@@ -333,16 +369,20 @@ class Collectives:
 
     def send(self, x: Any, dest: int, **options: Unpack[CallOptions]) -> None:
         """Sends x to rank `dest`, which calls recv. May wait for it."""
+        dest = _arguments.rank(dest, "dest", self.size)
         source = self._buffer(x, "x")
         self._call("qcclSend", (source.address, source.count, source.type, dest), options, None, (source,))
 
     def recv(self, out: Any, source: int, **options: Unpack[CallOptions]) -> Any:
         """Receives what rank `source` sends, as many values as `out` has. Returns out."""
+        source = _arguments.rank(source, "source", self.size)
         target = self._buffer(out, "out", writable=True)
         return self._call("qcclRecv", (target.address, target.count, target.type, source), options, out, (target,))
 
     def send_recv(self, x: Any, dest: int, out: Any, source: int, **options: Unpack[CallOptions]) -> Any:
         """Sends x to rank `dest` and receives `out` from rank `source`, at the same time. Returns out."""
+        dest = _arguments.rank(dest, "dest", self.size)
+        source = _arguments.rank(source, "source", self.size)
         sent, received = self._buffer(x, "x"), self._buffer(out, "out", writable=True)
         self._check_like(received, sent, 0)
         return self._call("qcclSendRecv", (sent.address, sent.count, dest, received.address, received.count, source, sent.type), options,
@@ -358,6 +398,7 @@ class Collectives:
         codec, kept = self._codec(spec), self._buffer(residual, "residual", writable=True)
         if codec._has_guard():
             raise _buffers.refuse("residual", f"with the guard of {codec.spec!r} some calls are lossless, and have no errors to keep")
+        codec._check_feeds_back("residual")
         if x.device != "host" or kept.type != x.type or kept.count != x.count:
             raise _buffers.refuse("residual", f"it has the type and the number of values of x, in memory of the host: {x.dtype} and "
                                               f"{x.count}, not {kept.dtype} and {kept.count}")
@@ -366,5 +407,12 @@ class Collectives:
         errors = _buffers.as_numpy(kept)
         values = _buffers.as_numpy(x) + errors
         used = self._used_codec(codec, f"count={x.count} type={x.dtype} op={op if isinstance(op, str) else 'sum'}", options.get("algorithm"))
-        lost = np.zeros_like(values) if used is None else values - used.decode(used.encode(values), like=values)
+        if used is None:
+            lost = np.zeros_like(values)
+        else:
+            used._check_feeds_back("residual")
+            with np.errstate(invalid="ignore"):
+                lost = values - used.decode(used.encode(values), like=values)
+            # A block with an Inf or a NaN loses all, once: fed back, it would stay for ever.
+            lost[~np.isfinite(lost)] = 0
         return self._buffer(values, "x"), lambda: np.copyto(errors, lost)

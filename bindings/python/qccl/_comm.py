@@ -9,23 +9,31 @@ import os
 import sys
 from typing import Any, Callable, Sequence
 
-from . import _buffers, _groups, _prepared
+from . import _arguments, _buffers, _groups, _prepared
 from . import _declarations as c
 from . import _errors
 from ._calls import Call, make
-from ._codecs import Codec
-from ._collectives import CallOptions, Collectives
+from ._codecs import Codec, check_spec
+from ._collectives import CallOptions, Collectives, stride_of
 from ._handles import Handle
 from ._interrupts import SignalWatch, poll_until
 from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of
+from ._sentences import in_c
 from ._streams import Stream
 
 SETTINGS = ("device", "codec", "algorithm", "timeout", "peer_timeout", "name", "reproducible", "fusion", "log")
 TEXTS = ("device", "codec", "algorithm", "name")
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(TEXTS, _arguments.text), "codec": check_spec, "timeout": _arguments.seconds, "peer_timeout": _arguments.seconds,
+    "log": _arguments.function, "fusion": lambda value, name: _arguments.whole(value, name, "number of bytes", -_arguments.INT64_MAX, _arguments.INT64_MAX)}
 
 
 class Comm(Collectives, Handle):
     """A communicator: `size` ranks, of which this one is `rank`. Made by qccl.init, and by split, dup, shrink and grow.
+
+    Its collectives and messages take options: codec, algorithm, timeout, tag, stride and stream. qccl.CallOptions says what they
+    are. A reduction's op is a name ("sum" unless the call says another one, "prod", "max", "min", "avg", "bit_and", "bit_or",
+    "bit_xor", "logical_and", "logical_or", "logical_xor", "min_loc", "max_loc"), a qccl.RedOp or a qccl.PreMulSum.
 
     As a context manager it is closed at the end of the block, and aborted if the block raises, so that other ranks do not wait
     for this one. A communicator that is not closed is closed when the program ends.
@@ -59,11 +67,15 @@ class Comm(Collectives, Handle):
 
     # ---- Calls
 
-    def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...]) -> Any:
-        """Makes the call of the C function `name`, whose arguments up to comm are `arguments`. Returns `result`."""
+    def _call(self, name: str, arguments: tuple[Any, ...], options: CallOptions, result: Any, buffers: tuple[_buffers.Buffer, ...],
+              done: Callable[[], None] | None = None) -> Any:
+        """Makes the call of the C function `name`, whose arguments up to comm are `arguments`. Returns `result`.
+
+        done: called when the call has been made, in a group at its end.
+        """
         handle = self._open_handle()
         codec, config = self._call_config(options) if options else (None, None)
-        call = Call(name, arguments, buffers, codec, config, self._call_stream(options.get("stream"), buffers))
+        call = Call(name, arguments, buffers, codec, config, self._call_stream(options.get("stream"), buffers), done)
         if self._preparing is not None:
             self._preparing._prepare(self, call)
             return result
@@ -76,6 +88,8 @@ class Comm(Collectives, Handle):
         self._watch.raise_if_interrupted()
         if code != SUCCESS:
             raise make_error(code, handle)
+        if done and group is None:
+            done()
         return result
 
     def _call_config(self, options: CallOptions) -> tuple[Codec | None, c.qcclCollConfig_t]:
@@ -88,21 +102,30 @@ class Comm(Collectives, Handle):
         if codec is not None:
             config.codec = codec._open_handle()
         if (algorithm := options.get("algorithm")) is not None:
-            config.algorithm = algorithm.encode()
-        config.timeout = options.get("timeout") or 0
-        config.tag = options.get("tag", 0)
-        config.stride = options.get("stride", 0)
+            config.algorithm = _arguments.text(algorithm, "algorithm").encode()
+        timeout, tag = options.get("timeout") or 0, options.get("tag") or 0
+        try:
+            config.timeout, config.tag = timeout, tag
+        except TypeError:
+            config.timeout = _arguments.seconds(timeout, "timeout")
+        if config.tag != tag:  # not set, or cut to its size
+            _arguments.whole(tag, "tag", "tag", 0, _arguments.UINT64_MAX)
+        config.stride = stride_of(options)
         return codec, config
 
     def _codec(self, codec: str | Codec) -> Codec:
         if isinstance(codec, Codec):
             return codec
-        if codec not in self._codecs:
-            self._codecs[codec] = Codec(codec)
-        return self._codecs[codec]
+        try:
+            return self._codecs[codec]
+        except (KeyError, TypeError):  # not made yet, or no text
+            made = Codec(codec)
+        return self._codecs.setdefault(codec, made)
 
     def _used_codec(self, codec: Codec, call: str, algorithm: str | None = None) -> Codec | None:
         """The codec that an all-reduce with `codec` uses, which may be another one, or None if it is lossless after all."""
+        if self.size == 1:
+            return None
         what = f"all_reduce {call} codec={codec.spec}" + (f" algorithm={algorithm}" if algorithm else "")
         if what not in self._used:
             name = self.explain(what, format="json")["used_codec"]
@@ -127,7 +150,7 @@ class Comm(Collectives, Handle):
 
         The arrays must stay where they are until Prepared.close.
         """
-        if not hasattr(c, "qcclColl" + "".join(word.capitalize() for word in collective.split("_"))):
+        if not hasattr(c, "qcclColl" + "".join(word.capitalize() for word in _arguments.text(collective, "collective").split("_"))):
             raise _errors.InvalidArgument(f"collective: {collective!r} cannot be prepared")
         if options.get("residual") is not None:
             raise _errors.InvalidArgument("residual: a prepared call does not feed errors back")
@@ -146,11 +169,12 @@ class Comm(Collectives, Handle):
         color: 0 or more; None: this rank takes part in the call and gets None. settings: as in qccl.init; those that are not
         passed are this communicator's.
         """
-        return self._child("qcclCommSplit", (c.QCCL_SPLIT_NOCOLOR if color is None else color, key), settings)
+        number = c.QCCL_SPLIT_NOCOLOR if color is None else _arguments.whole(color, "color", "color", 0, hint=", or None")
+        return self._child("qcclCommSplit", (number, _arguments.whole(key, "key", "key")), settings)
 
     def split_node(self, key: int = 0, **settings: Any) -> Comm:
         """Makes a communicator of the ranks that share memory with this one. Every rank calls it."""
-        return self._child("qcclCommSplit", (c.QCCL_SPLIT_NODE, key), settings)
+        return self._child("qcclCommSplit", (c.QCCL_SPLIT_NODE, _arguments.whole(key, "key", "key")), settings)
 
     def dup(self, **settings: Any) -> Comm:
         """Makes a communicator of the same ranks, whose calls do not wait for those of this one. Every rank calls it."""
@@ -161,16 +185,20 @@ class Comm(Collectives, Handle):
 
         abort: first ends all calls on this communicator, on every rank. This communicator stays as it was, for close.
         """
-        ranks = (ctypes.c_int * len(exclude))(*exclude) if exclude else None
+        if not hasattr(exclude, "__len__"):
+            raise _errors.InvalidArgument(f"exclude: a sequence of ranks is expected, not {exclude!r}")
+        left_out = [_arguments.rank(rank, "exclude", self.size) for rank in exclude]
+        ranks = (ctypes.c_int * len(left_out))(*left_out) if left_out else None
         child = _new_comm(self._settings | settings)
-        return self._finish(child, lambda out, config: lib.qcclCommShrink(self._open_handle(), ranks, len(exclude), out, config, int(abort)))
+        return self._finish(child, lambda out, config: lib.qcclCommShrink(self._open_handle(), ranks, len(left_out), out, config, int(abort)))
 
     def grow(self, size: int, id: bytes | None = None, **settings: Any) -> Comm:
         """Makes a communicator of these ranks and of new ones, up to `size`. Every rank calls it; one of them, or more, passes
         an id of qccl.unique_id. A new rank calls qccl.init(id=id, rank=rank, size=size), with a rank of self.size or more.
         """
+        number = _arguments.whole(size, "size", "number of ranks", 1)
         child = _new_comm(self._settings | settings)
-        return self._finish(child, lambda out, config: lib.qcclCommGrow(self._open_handle(), size, read_id(id), -1, out, config))
+        return self._finish(child, lambda out, config: lib.qcclCommGrow(self._open_handle(), number, read_id(id), -1, out, config))
 
     def _child(self, function: str, numbers: tuple[int, ...], settings: dict[str, Any]) -> Any:
         child = _new_comm(self._settings | settings)
@@ -187,7 +215,7 @@ class Comm(Collectives, Handle):
         what: the collective, and any of bytes= count= type= op= root= codec= algorithm=. format: "text", or "json": the same and
         more as a dictionary.
         """
-        words, size = f"{what} format={format}".encode(), ctypes.c_size_t()
+        words, size = in_c(f"{what} format={format}").encode(), ctypes.c_size_t()
         lib.qcclExplain(self._open_handle(), words, None, ctypes.byref(size))
         text = ctypes.create_string_buffer(max(size.value, 1))
         check(lib.qcclExplain(self._open_handle(), words, text, ctypes.byref(size)), self._handle)
@@ -296,8 +324,8 @@ def _new_comm(settings: dict[str, Any]) -> Comm:
     for name, value in settings.items():
         if name not in SETTINGS:
             raise TypeError(f"a communicator has no setting {name!r}; its settings are {', '.join(SETTINGS)}")
-        if name in TEXTS and value is not None and not isinstance(value, str):
-            raise _errors.InvalidArgument(f"{name}: a text is expected, not {value!r}")
+        if name in CHECKS and value is not None:
+            CHECKS[name](value, name)
     return Comm({name: value for name, value in settings.items() if value is not None}, SignalWatch())
 
 

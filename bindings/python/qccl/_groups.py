@@ -66,6 +66,9 @@ def group() -> Iterator[None]:
         comm._watch.raise_if_interrupted()
     if result != SUCCESS:
         raise make_error(result)
+    for call in mine.calls if mine.depth == 0 else ():
+        if call.done:
+            call.done()
 
 
 def _end(group: Group) -> int:

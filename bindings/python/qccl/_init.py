@@ -5,7 +5,7 @@ import ctypes
 import threading
 from typing import Any, Callable, Sequence
 
-from . import _comm
+from . import _arguments, _comm
 from . import _declarations as c
 from . import _errors
 from ._comm import Comm, finish_creation, read_id
@@ -53,11 +53,11 @@ def init(*, rank: int | None = None, size: int | None = None, id: bytes | None =
         return finish_creation(comm, lambda out, config: lib.qcclCommInitEnv(out, config))
     if rank is None or size is None:
         raise _errors.InvalidArgument("rank, size: ranks that meet by an id or an allgather pass both")
+    rank, size = _arguments.whole(rank, "rank", "rank"), _arguments.whole(size, "size", "number of ranks")
     if id is not None:
         bytes_of_id = read_id(id)
         return finish_creation(comm, lambda out, config: lib.qcclCommInitRankConfig(out, size, bytes_of_id, rank, config))
-    assert allgather is not None
-    gather = AllGather(allgather, size)
+    gather = AllGather(_arguments.function(allgather, "allgather"), size)
     try:
         return finish_creation(comm, lambda out, config: lib.qcclCommInitOob(out, size, rank, ctypes.byref(gather.oob), config),
                                nonblocking=False)
@@ -89,10 +89,15 @@ class AllGather:
 def init_all(size: int, devices: Sequence[str] | None = None) -> list[Comm]:
     """Makes all ranks of a communicator in this process, one for each thread that will use them. Returns them in rank order.
 
+    Ctrl-C does not end their calls: it is raised when the call of the main thread has ended.
+
     devices: the device of each rank; None: all are on the host.
     """
+    size = _arguments.whole(size, "size", "number of ranks", 1)
+    if isinstance(devices, str):
+        raise _errors.InvalidArgument(f"devices: a list with a name for each rank is expected, not {devices!r}")
     handles: Any = (ctypes.c_void_p * size)()
-    names = None if devices is None else (ctypes.c_char_p * len(devices))(*[device.encode() for device in devices])
+    names = None if devices is None else (ctypes.c_char_p * len(devices))(*[_arguments.text(device, "devices").encode() for device in devices])
     if devices is not None and len(devices) != size:
         raise _errors.InvalidArgument(f"devices: it has a name for each of the {size} ranks, not {len(devices)}")
     check(lib.qcclCommInitAll(handles, size, names))
@@ -106,7 +111,9 @@ def run_threads(size: int, function: Callable[..., Any], *arguments: Any, device
 
     If the function raises on a rank, the communicator is aborted on it, so that the others return, and the error is raised here.
     """
-    comms = init_all(size, devices)
+    number = _arguments.whole(size, "size", "number of ranks", 1, hint=", before the function")
+    _arguments.function(function, "function")
+    comms = init_all(number, devices)
     results, errors = [None] * size, []
 
     def run(rank: int) -> None:

@@ -16,6 +16,7 @@ import threading
 from . import _declarations as c
 from . import _errors
 from ._folders import FOLDERS
+from ._sentences import in_python
 
 FILE_NAME = "libqccl.so.0"
 PACKAGE = pathlib.Path(__file__).resolve().parent
@@ -124,7 +125,7 @@ def make_error(result, comm=None, sentence=None):
             parts = {"rank": info.rank, "peer": info.peer if info.peer >= 0 else None, "call": info.call or None, "tag": info.tag or None,
                      "collective": COLLECTIVES.get(info.collective), "expected": info.expected if compared else None,
                      "got": info.got if compared else None}
-    return kind(sentence, **parts)
+    return kind(in_python(sentence), **parts)
 
 
 def check(result, comm=None):

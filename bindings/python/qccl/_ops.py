@@ -91,11 +91,14 @@ class PreMulSum(Op):
         self._made(made.value)
 
 
-def argument(op: str | Op) -> int | Op:
-    """What the C functions take for an operation. It keeps the operation, as far as the program has made it."""
+def argument(op: str | Op, values: _buffers.Buffer) -> int | Op:
+    """What the C functions take for an operation on these values. It keeps the operation, as far as the program has made it."""
     if isinstance(op, Op):
         op._open_handle()
+        if isinstance(op, RedOp) and values.type not in NUMPY_TYPES:
+            raise _errors.InvalidArgument(f"op: the function gets NumPy arrays, and NumPy has no {values.dtype}")
         return op
-    if op not in OPS:
-        raise _errors.InvalidArgument(f"op: {op!r} is none of {', '.join(OPS)}, and no qccl.RedOp")
-    return OPS[op]
+    try:
+        return OPS[op]
+    except (KeyError, TypeError):
+        raise _errors.InvalidArgument(f"op: {op!r} is none of {', '.join(OPS)}, and no qccl.RedOp") from None

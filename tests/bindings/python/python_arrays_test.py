@@ -111,7 +111,9 @@ class Arrays(unittest.TestCase):
     def test_arrays_that_cannot_be_written(self):
         fixed = np.ones(3)
         fixed.flags.writeable = False
-        self.refused("x: the array is read-only", lambda: self.comm.all_reduce(fixed))
+        for wrong in (fixed, np.float32(3)):
+            self.refused("x: the array is read-only, and the call writes to it; pass out=, or a copy", lambda wrong=wrong: self.comm.all_reduce(wrong))
+        self.refused("out: the array is read-only.*; pass one that can be written", lambda: self.comm.all_reduce(np.ones(3), out=fixed))
         self.refused("x: the array is read-only", lambda: self.comm.all_reduce(b"abc"))
         self.assertEqual(self.comm.all_reduce(fixed, out=np.empty(3))[0], 1)
         self.assertEqual(self.comm.all_gather(fixed).shape, (3,))
@@ -130,6 +132,7 @@ class Arrays(unittest.TestCase):
         for wrong in (np.ones(2, ">f4"), np.array(["a"]), np.ones(2, "datetime64[s]"), np.ones(2, np.longdouble),
                       np.zeros(2, [("value", "f4"), ("index", "i8")]), np.zeros(2, [("a", "f4"), ("b", "i4")])):
             self.refused("x: QCCL has no type", lambda wrong=wrong: self.comm.all_reduce(wrong))
+        self.refused(r'x: QCCL has no type >f4, whose bytes have another order .*; pass x\.astype\("=f4"\)', lambda: self.comm.all_reduce(np.ones(2, ">f4")))
         self.refused("out: its type is float64, and that of x is float32",
                      lambda: self.comm.all_reduce(np.ones(2, np.float32), out=np.ones(2)))
 
@@ -142,11 +145,14 @@ class Arrays(unittest.TestCase):
             self.refused("x: its first axis is cut into 2 blocks", lambda: comm.all_to_all(x))
             self.refused("x: it has 3 values, and the call reads or writes 4", lambda: comm.reduce_scatter(x, out=np.ones(2)))
             self.refused("counts: it has an entry for each of the 2 ranks", lambda: comm.all_gather_v(x, [3]))
-            self.refused("counts: its entries are 0 or more", lambda: comm.all_gather_v(x, [3, -1]))
+            self.refused("counts: its entries are 0 or more, and ints", lambda: comm.all_gather_v(x, [3, -1]))
             self.refused("x: it has 3 values, and the call reads or writes 4", lambda: comm.all_gather_v(x, [4, 4]))
             self.refused("send_counts", lambda: comm.all_to_all_v(x, None, [1, 1]))
             self.refused("op: 'mean' is none of sum", lambda: comm.all_reduce(x, "mean"))
             self.refused("stream: a str is no stream", lambda: comm.all_reduce(x, stream="fast"))
+            if comm.rank == 1:
+                self.refused("out: ranks other than the root pass an array for their part", comm.scatter)
+                self.refused("out: ranks other than the root pass an array for their part", comm.scatter_v)
             with self.assertRaisesRegex(TypeError, "no option 'codek'"):
                 comm.all_reduce(x, codek="int8")
             return comm.all_reduce(x)[0]  # the communicator is usable
@@ -161,6 +167,7 @@ class Arrays(unittest.TestCase):
         self.refused("x: the array lies on gpu, and the communicator's device is host", lambda: self.comm.all_reduce(gpu))
         with self.assertRaisesRegex(qccl.InvalidArgument, "x: the array lies on gpu; codecs work"):
             qccl.Codec("int8").encode(gpu)
+        self.refused("x: no memory has 18446744073709551616 values", lambda: self.comm.all_reduce(OnGpu(4096, (2**32, 2**32), "<f4")))
 
     @unittest.skipUnless(os.path.exists(EMULATED), "built without emulated GPUs")
     def test_memory_of_gpus(self):
@@ -210,9 +217,13 @@ class Torch(unittest.TestCase):
     def test_tensors_that_are_refused(self):
         with qccl.init_all(1)[0] as comm:
             for pattern, wrong in (("requires grad", torch.ones(3, requires_grad=True)), ("not contiguous", torch.ones(3, 3).T),
-                                   ("gives no memory|no memory", torch.ones(3).to_sparse())):
+                                   (r"; pass x\.to_dense\(\)", torch.ones(3).to_sparse()),
+                                   (r"; pass x\.resolve_conj\(\)", torch.ones(3, dtype=torch.complex64).conj()),
+                                   (r"; pass x\.resolve_neg\(\)", torch._neg_view(torch.ones(3)))):
                 with self.assertRaisesRegex(qccl.InvalidArgument, pattern):
                     comm.all_reduce(wrong)
+            with self.assertRaisesRegex(qccl.InvalidArgument, "op: the function gets NumPy arrays, and NumPy has no bfloat16"):
+                comm.all_reduce(torch.ones(3, dtype=torch.bfloat16), qccl.RedOp(lambda accumulator, values: None))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ usage: python_collectives_test.py (PYTHONPATH names the package)
 """
 import itertools
 import re
+import threading
 import unittest
 
 import numpy as np
@@ -150,6 +151,23 @@ class Collectives(unittest.TestCase):
             else:
                 self.assertIsNone(rooted)
 
+    def test_parts_beyond_an_array_are_refused(self):
+        def body(comm):
+            few, many = np.ones(2), [2] * RANKS
+            wrapping = np.full(RANKS, 20000, np.int16)  # their sum is no int16
+            for refused in (lambda: comm.all_gather_v(np.ones(20000), wrapping, out=np.empty(10)),
+                            lambda: comm.all_gather_v(few, many, displs=np.full(RANKS, 32767, np.int16), out=np.empty(10)),
+                            lambda: comm.reduce_scatter_v(few, many, out=few.copy()),
+                            lambda: comm.all_to_all_v(few, many, many, out=np.empty(2 * RANKS)),
+                            lambda: comm.all_to_all_v(np.ones(2 * RANKS), many, many, out=few),
+                            lambda: comm.scatter_v(few, many, root=comm.rank, out=np.empty(2)),
+                            lambda: comm.all_gather(few, out=np.empty(3 * RANKS), stride=4)):
+                with self.assertRaises(qccl.InvalidArgument):
+                    refused()
+            return float(comm.all_reduce(np.ones(1))[0])
+
+        self.assertEqual(self.on_ranks(body), [RANKS] * RANKS)
+
     def test_messages(self):
         def body(comm):
             left, right = (comm.rank - 1) % RANKS, (comm.rank + 1) % RANKS
@@ -215,6 +233,35 @@ class Collectives(unittest.TestCase):
                 np.testing.assert_allclose(total, np.linspace(0, 1, 640) + before, atol=1e-6)
             np.testing.assert_array_equal(residual, np.zeros(640))
 
+    def test_a_residual_in_a_group_is_kept_at_its_end(self):
+        def body(comm):
+            x, residual = np.linspace(0, 1, 64, dtype=np.float32), np.zeros(64, np.float32)
+            with qccl.group():
+                comm.all_reduce(x, codec="int2", residual=residual)
+                inside = residual.any()
+            return inside, residual.any()
+
+        self.assertEqual(self.on_ranks(body), [(False, True)] * RANKS)
+
+    def test_what_is_not_finite_is_not_fed_back(self):
+        def body(comm):
+            x, residual = np.ones(64, np.float32), np.zeros(64, np.float32)
+            x[3] = np.inf
+            comm.all_reduce(x, codec="int8", residual=residual)
+            return comm.all_reduce(np.ones(64, np.float32), codec="int8", residual=residual)
+
+        for result in self.on_ranks(body):
+            np.testing.assert_allclose(result, RANKS, rtol=0.02)
+
+    def test_one_rank_has_no_errors_to_feed_back(self):
+        def body(comm):
+            x, residual = np.linspace(0, 1, 64, dtype=np.float32), np.zeros(64, np.float32)
+            return comm.all_reduce(x, codec="int2", residual=residual), residual
+
+        (result, residual), = qccl.run_threads(1, body)
+        np.testing.assert_array_equal(result, np.linspace(0, 1, 64, dtype=np.float32))
+        self.assertFalse(residual.any())
+
     def test_a_refused_call_leaves_its_residual(self):
         def body(comm):
             x, residual = np.ones(64, np.float32), np.full(64, 0.1, np.float32)
@@ -226,6 +273,12 @@ class Collectives(unittest.TestCase):
                 comm.all_reduce(x, codec="int8", residual=residual[:63].copy())
             with self.assertRaisesRegex(qccl.InvalidArgument, "residual: with the guard of 'int8:guard=nmse:1e-3'"):
                 comm.all_reduce(x, codec="int8:guard=nmse:1e-3", residual=residual)
+            for codec in ("terngrad", "int4:round=stochastic"):
+                with self.assertRaisesRegex(qccl.InvalidArgument, f"residual: '{codec}' rounds with noise"):
+                    comm.all_reduce(x, codec=codec, residual=residual)
+            with self.assertRaises(ZeroDivisionError), qccl.group():
+                comm.all_reduce(x, codec="int2", residual=residual)
+                raise ZeroDivisionError
             return x, residual
 
         for x, residual in self.on_ranks(body):
@@ -309,6 +362,40 @@ class Collectives(unittest.TestCase):
         for joined, scaled in self.on_ranks(body):
             np.testing.assert_array_equal(joined, [123, 123])
             np.testing.assert_array_equal(scaled, [6, 6])
+
+    def test_an_operation_that_does_not_commute(self):
+        """A ring begins each part of the vector on another rank."""
+        def body(comm):
+            x = np.full(3000, comm.rank)
+            self.assertEqual(set(comm.all_reduce(x.copy(), qccl.RedOp(lambda first, second: None), algorithm="ring")), set(range(RANKS)))
+            in_order = qccl.RedOp(lambda first, second: None, commutes=False)
+            with self.assertRaisesRegex(qccl.InvalidArgument, "ring: would not keep the order of the ranks"):
+                comm.all_reduce(x.copy(), in_order, algorithm="ring")
+            return set(comm.all_reduce(x, in_order))
+
+        self.assertEqual(self.on_ranks(body), [{0}] * RANKS)
+
+    def test_a_call_has_a_timeout_of_its_own(self):
+        has_waited = threading.Event()
+
+        def body(comm):
+            if comm.rank != 0:
+                return has_waited.wait(20)
+            with self.assertRaises(qccl.Timeout):
+                comm.barrier(timeout=0.2)
+            has_waited.set()
+            return True
+
+        self.assertEqual(self.on_ranks(body), [True] * RANKS)
+
+    def test_ranks_are_left_out(self):
+        def body(comm):
+            if comm.rank == 1:
+                return None
+            with comm.shrink([1]) as left:
+                return left.rank, left.size
+
+        self.assertEqual(self.on_ranks(body), [(0, 2), None, (1, 2)])
 
     def test_an_operation_that_raises_fails_the_communicator(self):
         def wrong(accumulator, more):

@@ -5,7 +5,6 @@ usage: torch_hook_test.py   (exits 77, skipped, without PyTorch; PYTHONPATH name
 import copy
 import sys
 import tempfile
-import types
 import unittest
 
 try:
@@ -186,16 +185,57 @@ def frozen_body(rank):
         return hook.codecs(), ddp.module.learning.weight.grad
 
 
+def overflow_body(rank):
+    """A scaled loss overflows, and its step is left out. Whether the next one's gradients and the residuals are finite."""
+    training = Training(rank, {"codec": "int8", "error_feedback": True})
+    for scale in (float("inf"), 1):
+        training.optimizer.zero_grad()
+        (training.ddp(torch.ones(4, 40)).sum() * scale).backward()
+    residuals = training.hook.state_dict()["residuals"].values()
+    return (all(bool(parameter.grad.isfinite().all()) for parameter in training.ddp.parameters()),
+            len(residuals) > 0 and all(bool(each.isfinite().all()) for each in residuals))
+
+
+def refusal(call, *arguments, **options):
+    """The text of the error that the call raises."""
+    try:
+        call(*arguments, **options)
+    except qccl.Error as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was raised"
+
+
 def second_hook_body(rank):
     ddp = model()
     hook = qccl.torch.register(ddp)
     before = len(_comm.OPEN)
-    try:
-        qccl.torch.register(ddp)
-    except RuntimeError as error:
-        return str(error), len(_comm.OPEN) - before
-    finally:
-        hook.close()
+    error = refusal(qccl.torch.register, ddp)
+    left = len(_comm.OPEN) - before
+    hook.close()
+    return error, left
+
+
+def different_settings_body(rank):
+    errors = [refusal(qccl.torch.register, model(), **options) for options in (
+        {"codec": ("int8", "int4")[rank]}, {"codec": "int8", "layers": {"2.*": ("int8", "none")[rank]}},
+        {"codec": "int8", "error_feedback": rank == 1}, {"warm_up_steps": 3 * rank})]
+    with qccl.torch.register(model(), codec="int8", layers={("0.*", "0.?*")[rank]: "int8"}) as hook:
+        return errors, hook.codecs()["0.weight"]  # what the settings come to is the same
+
+
+def closed_body(rank):
+    ddp = model()
+    with qccl.torch.register(ddp):
+        ddp(torch.ones(1, 40)).sum().backward()
+    return refusal(lambda: ddp(torch.ones(1, 40)).sum().backward())
+
+
+def alone(module):
+    """As a DistributedDataParallel, without other ranks."""
+    ddp = torch.nn.parallel.DistributedDataParallel.__new__(torch.nn.parallel.DistributedDataParallel)
+    torch.nn.Module.__init__(ddp)
+    ddp.module = module
+    return ddp
 
 
 class Hooks(unittest.TestCase):
@@ -246,17 +286,52 @@ class Hooks(unittest.TestCase):
 
     def test_a_hook_that_cannot_be_registered_leaves_no_communicator(self):
         for error, left in on_ranks(second_hook_body):
-            self.assertIn("register_comm_hook", error)
+            self.assertEqual(error, "InvalidUsage: ddp: it has a communication hook already, and DDP keeps its hook; make a new "
+                                    "DistributedDataParallel")
             self.assertEqual(left, 0)
 
+    def test_a_hook_that_has_been_closed(self):
+        for error in on_ranks(closed_body):
+            self.assertEqual(error, "InvalidUsage: the hook has been closed, and DDP keeps its hook: make a new DistributedDataParallel")
+
+    def test_ranks_with_different_settings(self):
+        for errors, codec in on_ranks(different_settings_body):
+            for error, words in zip(errors, ("the codec of parameter 0.weight is 'int8' on rank 0, and 'int4' on rank 1",
+                                             "the codec of parameter 2.weight is 'int8' on rank 0, and 'none' on rank 1",
+                                             "error_feedback is False on rank 0, and True on rank 1",
+                                             "warm_up_steps is 0 on rank 0, and 3 on rank 1"), strict=True):
+                self.assertEqual(error, f"Mismatch: register: {words}; pass the same settings on every rank")
+            self.assertEqual(codec, "int8")
+
+    def test_arguments(self):
+        ddp = alone(torch.nn.Linear(64, 64))
+        for options, words in (({"layers": ["0.*"]}, r"layers: a dictionary is expected.*not \['0\.\*'\]"),
+                               ({"layers": {"weight": 4}}, r"layers\['weight'\]: 4 is no codec"), ({"codec": 4}, "codec: 4 is no codec; pass a text"),
+                               ({"warm_up_steps": "3"}, "warm_up_steps: '3' is no number of steps; pass an int of 0 or more"),
+                               ({"layer_min_size": 1.5}, "layer_min_size: 1.5 is no number of values")):
+            with self.assertRaisesRegex(qccl.InvalidArgument, words):
+                qccl.torch.register(ddp, **options)
+        with self.assertRaisesRegex(qccl.InvalidArgument, r"ddp: a Linear is no DistributedDataParallel; pass .*DistributedDataParallel\(model\)"):
+            qccl.torch.register(torch.nn.Linear(64, 64))
+
     def test_guards_with_error_feedback(self):
-        ddp = types.SimpleNamespace(module=torch.nn.Linear(64, 64))
+        ddp = alone(torch.nn.Linear(64, 64))
         for options in ({"codec": "int8:guard=nmse:1e-3"}, {"layers": {"weight": "int4:block=32,guard=nmse:1e-3"}}):
             with self.assertRaisesRegex(qccl.InvalidArgument, "error_feedback: the codec of parameter weight is 'int.*Leave the guard out"):
                 qccl.torch.register(ddp, error_feedback=True, **options)
 
+    def test_noise_with_error_feedback(self):
+        ddp = alone(torch.nn.Linear(64, 64))
+        for codec in ("terngrad", "int8:round=stochastic"):
+            with self.assertRaisesRegex(qccl.InvalidArgument, f"error_feedback: parameter weight: '{codec}' rounds with noise"):
+                qccl.torch.register(ddp, error_feedback=True, codec=codec)
+
+    def test_a_step_that_is_not_finite(self):
+        for finite, residual in on_ranks(overflow_body):
+            self.assertEqual((finite, residual), (True, True))
+
     def test_parameters_that_are_not_on_the_host(self):
-        ddp = types.SimpleNamespace(module=torch.nn.Linear(64, 64, device="meta"))
+        ddp = alone(torch.nn.Linear(64, 64, device="meta"))
         with self.assertRaisesRegex(qccl.InvalidArgument, "ddp: parameter weight is on meta; the hook averages gradients in memory of the host only"):
             qccl.torch.register(ddp)
 
@@ -266,7 +341,7 @@ class Hooks(unittest.TestCase):
             self.assertIn("int9", errors[1])
             self.assertEqual(len(errors), 3 if rank == 0 else 2)
             if rank == 0:
-                self.assertIn("rank 1", errors[2])
+                self.assertRegex(errors[2], "(Revoked|PeerLost|RemoteError): .*rank 1")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import importlib.util
 import multiprocessing.util
 import os
 import pathlib
+import shlex
 import sys
 
 import torch
@@ -38,7 +39,8 @@ def link_flags(library):
     if os.sep not in library:
         return [f"-l:{library}"]
     folder = os.path.dirname(os.path.realpath(library))
-    return [library, f"-Wl,-rpath,{folder}"]
+    # torch writes them into a command of the shell as they are.
+    return [shlex.quote(library), shlex.quote(f"-Wl,-rpath,{folder}")]
 
 
 def include_dirs():
@@ -120,17 +122,17 @@ def load_extension():
     sys.modules[NAME] = module
 
 
+closing_processes: set[int] = set()  # which close their groups at the end
+
+
 def close_groups_at_exit(close_all):
     """Threads of the groups may call back into Python, which they cannot while the interpreter ends. Processes of multiprocessing end
     without atexit, and a forked process may have lost what its parent has registered, so each process registers for itself."""
-    if close_groups_at_exit.process == os.getpid():
+    if os.getpid() in closing_processes:
         return
-    close_groups_at_exit.process = os.getpid()
+    closing_processes.add(os.getpid())
     atexit.register(close_all, PATIENCE_AT_EXIT)
     multiprocessing.util.Finalize(None, close_all, args=(PATIENCE_AT_EXIT,), exitpriority=10)
-
-
-close_groups_at_exit.process = None
 
 
 def create(group, options):

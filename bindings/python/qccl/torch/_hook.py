@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import fnmatch
-from typing import TYPE_CHECKING, Any, Mapping
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.distributed
 
-from .. import _errors
-from .._codecs import Codec
+from .. import _arguments, _errors
+from .._codecs import Codec, check_spec
 from .._groups import group
 from .._init import init, unique_id
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from .._comm import Comm
 
 LOSSLESS = "none"
+MISSING = "missing"  # of a setting, in errors
 STATE_VERSION = 1
 # Residuals of 16-bit gradients are kept in fp32: they are small beside the gradients.
 RESIDUAL_TYPES = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32, torch.float64: torch.float64}
@@ -55,6 +60,8 @@ class Layer:
         if self.codec is not None:
             dtype = str(parameter.dtype).removeprefix("torch.")
             self.used_codec = comm._used_codec(self.codec, f"count={parameter.numel()} type={dtype} op=avg")
+            if self.used_codec is not None:
+                self.used_codec._check_feeds_back(f"error_feedback: parameter {self.name}")
 
     def correct(self, gradient: torch.Tensor) -> None:
         """Adds the residual to the gradient, and keeps what the codec loses of the sum."""
@@ -68,6 +75,8 @@ class Layer:
         for piece, error in zip(values.split(PIECE), errors.split(PIECE)):
             piece.copy_(error.add_(piece))
             error.sub_(self.used_codec.decode(self.used_codec.encode(piece), out=decoded[:len(piece)]))
+            # A block with an Inf or a NaN loses all, once: fed back, it would stay for ever.
+            error.nan_to_num_(0, 0, 0)
 
 
 class Hook:
@@ -81,7 +90,7 @@ class Hook:
     def __init__(self, comm: Comm, owns_comm: bool, layers: dict[torch.nn.Parameter, Layer], error_feedback: bool, warm_up_steps: int) -> None:
         self.comm, self.steps = comm, 0
         self._owns_comm, self._error_feedback, self._warm_up_steps = owns_comm, error_feedback, warm_up_steps
-        self._layers = layers
+        self._layers, self._is_closed = layers, False
         self._corrections = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl residuals")
         self._calls = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl hook")
 
@@ -91,7 +100,9 @@ class Hook:
 
     def average_bucket(self, _, bucket):
         """Called by DDP, which compares annotations as objects. The future has the bucket's buffer when it holds the averages."""
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        if self._is_closed:
+            raise _errors.InvalidUsage("the hook has been closed, and DDP keeps its hook: make a new DistributedDataParallel")
+        done: torch.futures.Future[None] = torch.futures.Future()
         uses_codecs = self.steps >= self._warm_up_steps
         if bucket.is_last():
             self.steps += 1
@@ -99,15 +110,13 @@ class Hook:
         feeds_back = self._error_feedback and uses_codecs
         correction = self._corrections.submit(self._correct, layers, gradients) if feeds_back else None
         work = self._calls.submit(self._average, layers, gradients, uses_codecs, correction)
+        work.add_done_callback(lambda _: done.set_result(None))
 
-        def finish(done: concurrent.futures.Future[None]) -> None:
-            if (error := done.exception()) is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(buffer)
+        def result(_: Any) -> torch.Tensor:
+            work.result()  # raises its error; DDP would take the exception of Future.set_exception for a tensor
+            return buffer
 
-        work.add_done_callback(finish)
-        return future
+        return done.then(result)
 
     def _average(self, layers: list[Layer], gradients: list[torch.Tensor], uses_codecs: bool,
                  correction: concurrent.futures.Future[None] | None) -> None:
@@ -126,6 +135,11 @@ class Hook:
             for layer, gradient in zip(layers, gradients, strict=True):
                 layer.correct(gradient)
 
+    def settings(self) -> dict[str, Any]:
+        """Returns what all ranks must have in common, in the words of errors."""
+        codecs = {f"the codec of parameter {name}": codec for name, codec in self.codecs().items()}
+        return codecs | {"error_feedback": bool(self._error_feedback), "warm_up_steps": self._warm_up_steps}
+
     # ---- Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,6 +151,9 @@ class Hook:
         """Goes on where `state` was taken: on the same rank, with the same parameters and codecs."""
         if state.get("version") != STATE_VERSION:
             raise _errors.InvalidArgument(f"state: its version is {state.get('version')!r}, and this release reads {STATE_VERSION}")
+        steps, codecs, residuals = (state.get(key) for key in ("steps", "codecs", "residuals"))
+        if not (isinstance(steps, int) and steps >= 0 and isinstance(codecs, dict) and isinstance(residuals, dict)):
+            raise _errors.InvalidArgument("state: it has other steps, codecs or residuals than Hook.state_dict gives")
         if state["codecs"] != self.codecs():
             here = self.codecs()
             name = next(name for name in sorted({*here, *state["codecs"]}) if here.get(name) != state["codecs"].get(name))
@@ -149,10 +166,11 @@ class Hook:
         self.steps = state["steps"]
         for layer in self._layers.values():
             saved = state["residuals"].get(layer.name)
-            layer.residual = None if saved is None else saved.clone()
+            layer.residual = None if saved is None else saved.clone(memory_format=torch.contiguous_format)
 
     def close(self) -> None:
-        """Waits for the calls that are under way, and ends the hook."""
+        """Waits for the calls that are under way, and ends the hook. DDP keeps it: a backward raises InvalidUsage from then on."""
+        self._is_closed = True
         self._corrections.shutdown()
         self._calls.shutdown()
         if self._owns_comm:
@@ -184,10 +202,17 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
     warm_up_steps: so many first steps are lossless.
     comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
 
-    The parameters lie in memory of the host. Those that need no gradient when `register` is called have no codec.
+    All ranks pass the same settings; else all raise Mismatch. The parameters lie in memory of the host. Those that need no gradient when `register` is called have no codec.
     """
-    chosen = {pattern: Codec(spec) if isinstance(spec, str) else spec for pattern, spec in (layers or {}).items()}
-    usual = Codec(codec) if isinstance(codec, str) else codec
+    if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
+        raise _errors.InvalidArgument(f"ddp: a {type(ddp).__name__} is no DistributedDataParallel; pass "
+                                      "torch.nn.parallel.DistributedDataParallel(model)")
+    if not isinstance(layers or {}, Mapping):
+        raise _errors.InvalidArgument(f'layers: a dictionary is expected, with codecs by patterns, such as {{"head.*": "none"}}, not {layers!r}')
+    layer_min_size = _arguments.whole(layer_min_size, "layer_min_size", "number of values", 0)
+    warm_up_steps = _arguments.whole(warm_up_steps, "warm_up_steps", "number of steps", 0)
+    chosen = {_arguments.text(pattern, "layers"): as_codec(spec, f"layers[{pattern!r}]") for pattern, spec in (layers or {}).items()}
+    usual = None if codec is None else as_codec(codec, "codec")
     table: dict[torch.nn.Parameter, Layer] = {}
     for name, parameter in ddp.module.named_parameters():
         pattern = next((pattern for pattern in chosen if fnmatch.fnmatchcase(name, pattern)), None)
@@ -203,14 +228,45 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
     used = comm or comm_of(ddp.process_group)
     hook = Hook(used, comm is None, table, error_feedback, warm_up_steps)
     try:
+        compare_settings(used, hook.settings())
         if error_feedback:
             for parameter, layer in table.items():
                 layer.find_used_codec(used, parameter)
-        ddp.register_comm_hook(None, hook.average_bucket)
+        give_to_ddp(ddp, hook)
     except BaseException:
         hook.close()
         raise
     return hook
+
+
+def as_codec(codec: str | Codec, name: str) -> Codec:
+    return codec if isinstance(codec, Codec) else Codec(check_spec(codec, name))
+
+
+def give_to_ddp(ddp: torch.nn.parallel.DistributedDataParallel, hook: Hook) -> None:
+    try:
+        ddp.register_comm_hook(None, hook.average_bucket)
+    except RuntimeError as error:
+        if "once" not in str(error):
+            raise
+        raise _errors.InvalidUsage("ddp: it has a communication hook already, and DDP keeps its hook; make a new DistributedDataParallel") from error
+
+
+def compare_settings(comm: Comm, mine: dict[str, Any]) -> None:
+    """Raises Mismatch on every rank unless all ranks have the same settings. Every rank calls it."""
+    text = np.frombuffer(json.dumps(mine).encode(), np.uint8)
+    in_any_order = json.dumps(mine, sort_keys=True).encode()
+    digest = np.frombuffer(hashlib.sha256(in_any_order).digest() + len(text).to_bytes(8, "little"), np.uint8)[None]
+    digests = comm.all_gather(digest)
+    if (digests == digests[0]).all():
+        return
+    counts = digests[:, -8:].copy().view("<u8")[:, 0].tolist()
+    texts = np.split(comm.all_gather_v(text, counts), np.cumsum(counts)[:-1])
+    first, *others = [json.loads(text.tobytes()) for text in texts]
+    rank, other = next((rank, other) for rank, other in enumerate(others, 1) if other != first)
+    what = next(what for what in [*first, *other] if first.get(what, MISSING) != other.get(what, MISSING))
+    raise _errors.Mismatch(f"register: {what} is {first.get(what, MISSING)!r} on rank 0, and {other.get(what, MISSING)!r} on rank {rank}; pass the "
+                           "same settings on every rank", rank=comm.rank)
 
 
 def check_parameter(name: str, parameter: torch.Tensor, codec: Codec | None, error_feedback: bool) -> None:
@@ -221,6 +277,7 @@ def check_parameter(name: str, parameter: torch.Tensor, codec: Codec | None, err
     if codec._has_guard():
         raise _errors.InvalidArgument(f"error_feedback: the codec of parameter {name} is {codec.spec!r}, whose guard makes some calls "
                                       "lossless; those have no errors to feed back. Leave the guard out")
+    codec._check_feeds_back(f"error_feedback: parameter {name}")
     if parameter.dtype not in RESIDUAL_TYPES:
         raise _errors.InvalidArgument(f"error_feedback: parameter {name} has type {parameter.dtype}; possible are "
                                       f"{', '.join(str(dtype) for dtype in RESIDUAL_TYPES)}")
