@@ -28,7 +28,7 @@ exec {python} "$@"
 WRONG_WEIGHTS = """
 import hashlib
 rightly = hashlib.sha256
-hashlib.sha256 = lambda values: rightly(b"others")
+hashlib.sha256 = lambda values: rightly(b"others" if len(values) > 100000 else values)
 """
 
 
