@@ -6,10 +6,12 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 import unittest
 
 import numpy as np
 import qccl
+from qccl import _comm
 
 SOURCE = sys.argv[1]
 
@@ -98,6 +100,35 @@ class Refusals(unittest.TestCase):
         self.refused("rank 0 is this rank itself; send_recv copies values within a rank", self.comm.send, x, 0)
         for op in ("bit_and", "bitand"):
             self.assertIn("all_reduce", self.comm.explain(f"all_reduce count=8 type=int32 op={op}"))
+
+
+class Settings(unittest.TestCase):
+    def test_settings_reach_the_library(self):
+        """It refuses ranks with different ones, by name."""
+        for name, value in (("codec", "int8"), ("algorithm", "ring"), ("reproducible", True), ("fusion", 4096)):
+            sentences, id = [], qccl.unique_id()
+
+            def join(rank, name=name, value=value, sentences=sentences, id=id):
+                try:
+                    qccl.init(rank=rank, size=2, id=id, **({name: value} if rank else {}))
+                except qccl.Mismatch as error:
+                    sentences.append(str(error))
+
+            threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for sentence in sentences:
+                self.assertIn(f'{name}: rank 1 has "{int(value) if value is True else value}"', sentence)
+            self.assertEqual(len(sentences), 2, name)
+
+    def test_a_child_has_the_settings_of_its_parent(self):
+        with qccl.init(rank=0, size=1, id=qccl.unique_id(), name="parent", timeout=7, peer_timeout=5) as comm:
+            with comm.dup() as child, comm.dup(timeout=9) as other:
+                for each, timeout in ((comm, 7), (child, 7), (other, 9)):
+                    config, _ = _comm.make_config(each)
+                    self.assertEqual((config.name, config.timeout, config.peer_timeout), (b"parent", timeout, 5))
 
 
 class Documentation(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 usage: python_collectives_test.py (PYTHONPATH names the package)
 """
+import contextlib
 import itertools
 import re
 import threading
@@ -396,6 +397,32 @@ class Collectives(unittest.TestCase):
                 return left.rank, left.size
 
         self.assertEqual(self.on_ranks(body), [(0, 2), None, (1, 2)])
+
+    def test_a_shrink_may_end_the_communicator(self):
+        """Without `abort` the ranks that are left may go on with the old one."""
+        for abort in (False, True):
+            has_ended = threading.Barrier(RANKS)
+
+            def body(comm, abort=abort, has_ended=has_ended):
+                if comm.rank != 1:
+                    comm.shrink([1], abort=abort).close()
+                    other = 2 - comm.rank
+                    with self.assertRaises(qccl.Revoked) if abort else contextlib.nullcontext():
+                        comm.send_recv(np.ones(1), other, np.ones(1), other)
+                has_ended.wait(20)
+
+            self.on_ranks(body)
+
+    def test_an_operation_that_has_been_closed(self):
+        def body(comm):
+            op = qccl.RedOp(lambda first, second: None)
+            op.close()
+            with self.assertRaisesRegex(qccl.InvalidUsage, "the operation has been closed"):
+                comm.all_reduce(np.ones(2), op)
+            with self.assertRaisesRegex(qccl.InvalidArgument, "out: its type is float64, and that of x is float32"):
+                comm.send_recv(np.ones(2, np.float32), comm.rank, np.ones(2), comm.rank)
+
+        self.on_ranks(body)
 
     def test_an_operation_that_raises_fails_the_communicator(self):
         def wrong(accumulator, more):
