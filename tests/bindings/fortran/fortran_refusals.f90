@@ -92,6 +92,9 @@ contains
     call see("pass count: it does not follow from vectors with a stride")
     call qcclAllGather(a(:2), b(:2), comm, config=qcclCollConfig(stride=3), ierror=ierror)
     call see("recv has 2 elements, too few for blocks of 2")
+    ! Enough for the blocks, and too few for the gaps between them.
+    call qcclAllGather(a(:2), b(:2 * ranks), comm, config=qcclCollConfig(stride=3), ierror=ierror)
+    call see("elements, too few for blocks of 2")
   end subroutine
 
   subroutine assumed_size(a, b)
