@@ -7,6 +7,7 @@
 #include "comm/boundary.hpp"
 #include "schedule/shape.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <optional>
 #include <string>
@@ -109,17 +110,16 @@ static Result<uint64_t> take_stride(const CallArguments &given, const ProgramKey
 static Result<Algorithm> take_algorithm(const char *text, Collective collective) {
     const std::string who = std::string("config: algorithm of ") + qccl::name(collective);
     const std::string_view word = parted_at(text, ':').before;
-    Names possible;
-    bool is_known = false;
-    for (const AlgorithmRow &row : algorithm_table()) {
-        if (Algorithm(row).has(collective)) possible.push_back(row.name);
-        is_known = is_known || row.name == word;
+    const bool is_known = std::ranges::count(algorithm_table(), word, &AlgorithmRow::name) != 0;
+    if (is_known) {
+        QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
+        if (algorithm.has(collective)) return algorithm;
     }
-    // Of a word that is none, too, only what the collective has is offered.
-    if (!is_known) return no_choice(who, word, possible);
-    QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
-    if (algorithm.has(collective)) return algorithm;
-    return no_choice(who, text, possible);
+    // Also of a word that names no algorithm only what the collective has is offered.
+    Names possible;
+    for (const AlgorithmRow &row : algorithm_table())
+        if (Algorithm(row).has(collective)) possible.push_back(row.name);
+    return no_choice(who, is_known ? text : word, possible);
 }
 
 // A call that is encoded becomes one on the values that the codec sees.
