@@ -4,7 +4,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import json
-import multiprocessing.util
 import os
 import sys
 from typing import Any, Callable, Sequence
@@ -15,7 +14,7 @@ from . import _errors
 from ._calls import Call, make
 from ._codecs import Codec, check_spec
 from ._collectives import CallOptions, Collectives, stride_of
-from ._handles import Handle
+from ._handles import Handle, at_the_end_of_workers
 from ._interrupts import SignalWatch, poll_until
 from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of
 from ._sentences import in_c
@@ -58,7 +57,7 @@ class Comm(Collectives, Handle):
         check(lib.qcclCommUserRank(handle, ctypes.byref(numbers[1])))
         self.size, self.rank = numbers[0].value, numbers[1].value
         OPEN.add(self)
-        close_all_at_the_end_of_workers()
+        at_the_end_of_workers(close_all)
         return self
 
     def __repr__(self) -> str:
@@ -389,17 +388,6 @@ def current_stream(buffers: tuple[_buffers.Buffer, ...]) -> int | None:
 
 # Communicators that have not been closed. They are kept until then, because the library calls their functions.
 OPEN: set[Comm] = set()
-
-_finalized_process = 0
-
-
-def close_all_at_the_end_of_workers() -> None:
-    """The children of multiprocessing end without what atexit has, or without what it had before the fork."""
-    global _finalized_process
-    if _finalized_process != os.getpid():
-        _finalized_process = os.getpid()
-        multiprocessing.util.Finalize(None, close_all, exitpriority=10)
-
 
 @atexit.register
 def close_all() -> None:

@@ -6,6 +6,7 @@ blocks is up to the C function that ends it.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.util
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, ClassVar
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 
 # Results of a function that has done nothing.
 REFUSALS = (c.qcclInvalidArgument, c.qcclInvalidUsage)
+
+
+_workers: dict[Callable[..., Any], int] = {}  # functions, and the process that calls them at its end
+
+
+def at_the_end_of_workers(function: Callable[..., Any], *arguments: Any) -> None:
+    """Lets the children of multiprocessing call a function of atexit: they end without what atexit has, or without what it had
+    before the fork. Each process registers for itself, and may do so again.
+    """
+    if _workers.get(function) != os.getpid():
+        _workers[function] = os.getpid()
+        multiprocessing.util.Finalize(None, function, args=arguments, exitpriority=10)
 
 
 class Handle:

@@ -10,7 +10,6 @@ import copy
 import fcntl
 import hashlib
 import importlib.util
-import multiprocessing.util
 import os
 import pathlib
 import shlex
@@ -20,6 +19,7 @@ import torch
 import torch.distributed
 
 from qccl import _library
+from qccl._handles import at_the_end_of_workers
 
 SOURCES = pathlib.Path(__file__).resolve().parent
 NAME = "_qccl_torch"
@@ -103,8 +103,9 @@ def load():
     """Returns the extension as a module. Blocks while it is compiled."""
     if NAME not in sys.modules:
         load_extension()
-    close_groups_at_exit(sys.modules[NAME].close_all)
-    return sys.modules[NAME]
+    extension = sys.modules[NAME]
+    at_the_end_of_workers(extension.close_all, PATIENCE_AT_EXIT)
+    return extension
 
 
 def check_pytorch(version):
@@ -120,19 +121,8 @@ def load_extension():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[NAME] = module
-
-
-closing_processes: set[int] = set()  # which close their groups at the end
-
-
-def close_groups_at_exit(close_all):
-    """Threads of the groups may call back into Python, which they cannot while the interpreter ends. Processes of multiprocessing end
-    without atexit, and a forked process may have lost what its parent has registered, so each process registers for itself."""
-    if os.getpid() in closing_processes:
-        return
-    closing_processes.add(os.getpid())
-    atexit.register(close_all, PATIENCE_AT_EXIT)
-    multiprocessing.util.Finalize(None, close_all, args=(PATIENCE_AT_EXIT,), exitpriority=10)
+    # Threads of the groups may call back into Python, which they cannot while the interpreter ends.
+    atexit.register(module.close_all, PATIENCE_AT_EXIT)
 
 
 def create(group, options):

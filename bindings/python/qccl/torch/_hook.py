@@ -202,7 +202,8 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
     warm_up_steps: so many first steps are lossless.
     comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
 
-    All ranks pass the same settings; else all raise Mismatch. The parameters lie in memory of the host. Those that need no gradient when `register` is called have no codec.
+    All ranks pass the same settings; else all raise Mismatch. The parameters lie in memory of the host. Those that need no gradient
+    when `register` is called have no codec.
     """
     if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
         raise _errors.InvalidArgument(f"ddp: a {type(ddp).__name__} is no DistributedDataParallel; pass "
