@@ -9,6 +9,8 @@
 #include <qccl/qccl.h>
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 namespace qccl_torch {
 
@@ -27,5 +29,23 @@ struct CallSteps {
     // Calls of `launch` follow from the results of earlier ones, so no group can hold them.
     bool is_stepwise = false;
 };
+
+// The steps of several calls of one kind, which run as a group. `Part` is one of them, with `load`,
+// `launch` and `store`.
+template <class Part> CallSteps steps_of(const std::shared_ptr<std::vector<Part>> &parts) {
+    return {.prepare =
+                [parts] {
+                    for (Part &each : *parts) each.load();
+                },
+            .launch =
+                [parts](const CallTarget &target) {
+                    for (const Part &each : *parts) each.launch(target);
+                },
+            .finish =
+                [parts] {
+                    for (const Part &each : *parts) each.store();
+                },
+            .is_group = parts->size() > 1};
+}
 
 } // namespace qccl_torch

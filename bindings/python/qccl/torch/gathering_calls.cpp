@@ -21,6 +21,9 @@ struct ListGather {
     ListGather(const at::Tensor &input, const std::vector<at::Tensor> &outputs)
         : moved(moved_type(input.scalar_type())), from(input), to(outputs, moved.bytes, true) {}
 
+    void load() { from.load(); }
+    void store() const { to.store(); }
+
     void launch(const CallTarget &target) const {
         check(qcclAllGatherVConfig(from.data(), to.base(), to.counts(), to.displs(), moved.type,
                                    target.communicator, nullptr, &target.config));
@@ -35,27 +38,14 @@ struct TensorGather {
     TensorGather(const at::Tensor &input, const at::Tensor &output)
         : moved(moved_type(input.scalar_type())), from(input), to(output) {}
 
+    void load() { from.load(); }
+    void store() const { to.store(); }
+
     void launch(const CallTarget &target) const {
         check(qcclAllGatherConfig(from.data(), to.data(), from.numel() * moved.per_element,
                                   moved.type, target.communicator, nullptr, &target.config));
     }
 };
-
-template <class Gather> CallSteps call_of(const std::shared_ptr<std::vector<Gather>> &gathers) {
-    return {.prepare =
-                [gathers] {
-                    for (Gather &each : *gathers) each.from.load();
-                },
-            .launch =
-                [gathers](const CallTarget &target) {
-                    for (const Gather &each : *gathers) each.launch(target);
-                },
-            .finish =
-                [gathers] {
-                    for (const Gather &each : *gathers) each.to.store();
-                },
-            .is_group = gathers->size() > 1};
-}
 
 // Several inputs of one rank travel as one block. Each list of outputs receives all of them.
 CallSteps gather_several(const std::vector<std::vector<at::Tensor>> &outputs,
@@ -108,7 +98,7 @@ QcclBackend::WorkRef QcclBackend::allgather(TensorLists &outputs, Tensors &input
     if (inputs.size() == 1) {
         auto gathers = std::make_shared<std::vector<ListGather>>();
         gathers->emplace_back(inputs.front(), outputs.front());
-        call = call_of(gathers);
+        call = steps_of(gathers);
     } else {
         call = gather_several(outputs, inputs, size_);
     }
@@ -127,12 +117,12 @@ QcclBackend::WorkRef QcclBackend::_allgather_base(at::Tensor &output, at::Tensor
     check_whole(refuse, output, input, size_, "output", "input");
     auto gathers = std::make_shared<std::vector<TensorGather>>();
     gathers->emplace_back(input, output);
-    return submit(call_of(gathers), {.type = OpType::_ALLGATHER_BASE,
-                                     .title = "qccl:_all_gather_base",
-                                     .inputs = {input},
-                                     .outputs = {{output}},
-                                     .timeout = opts.timeout,
-                                     .is_async = opts.asyncOp});
+    return submit(steps_of(gathers), {.type = OpType::_ALLGATHER_BASE,
+                                      .title = "qccl:_all_gather_base",
+                                      .inputs = {input},
+                                      .outputs = {{output}},
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 QcclBackend::WorkRef QcclBackend::allgather_coalesced(TensorLists &outputs, Tensors &inputs,
@@ -157,12 +147,12 @@ QcclBackend::WorkRef QcclBackend::allgather_coalesced(TensorLists &outputs, Tens
         for (const Tensors &list : outputs) parts.push_back(list[i]);
         gathers->emplace_back(inputs[i], parts);
     }
-    return submit(call_of(gathers), {.type = OpType::ALLGATHER_COALESCED,
-                                     .title = "qccl:all_gather",
-                                     .inputs = inputs,
-                                     .outputs = outputs,
-                                     .timeout = opts.timeout,
-                                     .is_async = opts.asyncOp});
+    return submit(steps_of(gathers), {.type = OpType::ALLGATHER_COALESCED,
+                                      .title = "qccl:all_gather",
+                                      .inputs = inputs,
+                                      .outputs = outputs,
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 QcclBackend::WorkRef
@@ -178,12 +168,12 @@ QcclBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
         check_whole(refuse, outputs[i], inputs[i], size_, "output", "input");
         gathers->emplace_back(inputs[i], outputs[i]);
     }
-    return submit(call_of(gathers), {.type = OpType::ALLGATHER_COALESCED,
-                                     .title = "qccl:all_gather",
-                                     .inputs = inputs,
-                                     .outputs = {outputs},
-                                     .timeout = opts.timeout,
-                                     .is_async = opts.asyncOp});
+    return submit(steps_of(gathers), {.type = OpType::ALLGATHER_COALESCED,
+                                      .title = "qccl:all_gather",
+                                      .inputs = inputs,
+                                      .outputs = {outputs},
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 } // namespace qccl_torch

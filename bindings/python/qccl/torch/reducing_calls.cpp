@@ -17,6 +17,8 @@ struct TensorReduceScatter {
     Reduction reduction;
     DenseBlock from, to;
 
+    void load() { from.load(); }
+    void store() const { to.store(); }
     void launch(const CallTarget &target) const {
         check(qcclReduceScatterConfig(from.data(), to.data(), to.numel(), reduction.type(),
                                       reduction.op(), target.communicator, nullptr,
@@ -28,6 +30,8 @@ struct TensorAllReduce {
     Reduction reduction;
     DenseBlock block;
 
+    void load() { block.load(); }
+    void store() const { block.store(); }
     void launch(const CallTarget &target) const {
         check(qcclAllReduceConfig(block.data(), block.data(), block.numel(), reduction.type(),
                                   reduction.op(), target.communicator, nullptr, &target.config));
@@ -91,25 +95,12 @@ QcclBackend::WorkRef QcclBackend::allreduce_coalesced(Tensors &tensors,
     for (const at::Tensor &tensor : tensors)
         reduces->push_back(
             {reduction(opts.reduceOp, tensor.scalar_type()), DenseBlock(tensor, is_copied)});
-    CallSteps call{.prepare =
-                       [reduces] {
-                           for (TensorAllReduce &each : *reduces) each.block.load();
-                       },
-                   .launch =
-                       [reduces](const CallTarget &target) {
-                           for (const TensorAllReduce &each : *reduces) each.launch(target);
-                       },
-                   .finish =
-                       [reduces] {
-                           for (const TensorAllReduce &each : *reduces) each.block.store();
-                       },
-                   .is_group = true};
-    return submit(std::move(call), {.type = OpType::ALLREDUCE_COALESCED,
-                                    .title = "qccl:all_reduce",
-                                    .inputs = tensors,
-                                    .outputs = {tensors},
-                                    .timeout = opts.timeout,
-                                    .is_async = opts.asyncOp});
+    return submit(steps_of(reduces), {.type = OpType::ALLREDUCE_COALESCED,
+                                      .title = "qccl:all_reduce",
+                                      .inputs = tensors,
+                                      .outputs = {tensors},
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 QcclBackend::WorkRef QcclBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts) {
@@ -180,17 +171,15 @@ QcclBackend::WorkRef QcclBackend::_reduce_scatter_base(at::Tensor &output, at::T
     const Refuse refuse = refuse_for("qccl reduce_scatter_tensor");
     check_dense_on_cpu(refuse, {output, input});
     check_whole(refuse, input, output, size_, "input", "output");
-    auto reduce = std::make_shared<TensorReduceScatter>(TensorReduceScatter{
-        reduction(opts.reduceOp, input.scalar_type()), DenseBlock(input), DenseBlock(output)});
-    CallSteps call{.prepare = [reduce] { reduce->from.load(); },
-                   .launch = [reduce](const CallTarget &target) { reduce->launch(target); },
-                   .finish = [reduce] { reduce->to.store(); }};
-    return submit(std::move(call), {.type = OpType::_REDUCE_SCATTER_BASE,
-                                    .title = "qccl:_reduce_scatter_base",
-                                    .inputs = {input},
-                                    .outputs = {{output}},
-                                    .timeout = opts.timeout,
-                                    .is_async = opts.asyncOp});
+    auto reduces = std::make_shared<std::vector<TensorReduceScatter>>();
+    reduces->push_back(
+        {reduction(opts.reduceOp, input.scalar_type()), DenseBlock(input), DenseBlock(output)});
+    return submit(steps_of(reduces), {.type = OpType::_REDUCE_SCATTER_BASE,
+                                      .title = "qccl:_reduce_scatter_base",
+                                      .inputs = {input},
+                                      .outputs = {{output}},
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 QcclBackend::WorkRef
@@ -207,25 +196,12 @@ QcclBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
         reduces->push_back({reduction(opts.reduceOp, inputs[i].scalar_type()),
                             DenseBlock(inputs[i]), DenseBlock(outputs[i])});
     }
-    CallSteps call{.prepare =
-                       [reduces] {
-                           for (TensorReduceScatter &each : *reduces) each.from.load();
-                       },
-                   .launch =
-                       [reduces](const CallTarget &target) {
-                           for (const TensorReduceScatter &each : *reduces) each.launch(target);
-                       },
-                   .finish =
-                       [reduces] {
-                           for (const TensorReduceScatter &each : *reduces) each.to.store();
-                       },
-                   .is_group = true};
-    return submit(std::move(call), {.type = OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                                    .title = "qccl:reduce_scatter",
-                                    .inputs = inputs,
-                                    .outputs = {outputs},
-                                    .timeout = opts.timeout,
-                                    .is_async = opts.asyncOp});
+    return submit(steps_of(reduces), {.type = OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                                      .title = "qccl:reduce_scatter",
+                                      .inputs = inputs,
+                                      .outputs = {outputs},
+                                      .timeout = opts.timeout,
+                                      .is_async = opts.asyncOp});
 }
 
 } // namespace qccl_torch
