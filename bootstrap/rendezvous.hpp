@@ -254,6 +254,7 @@ private:
     int32_t host_rank_ = Error::no_rank;                 // the rank in this process
     TimePoint accept_paused_until_{}; // accepts nothing until then, for lack of descriptors
     std::optional<TimePoint> accept_failing_since_; // since when descriptors have been lacking
+    TimePoint accept_failed_at_{};                  // when one was last lacking
     TimePoint closes_at_ = TimePoint::max(); // when listeners close; set once all ranks joined
     TimePoint ends_at_ = TimePoint::max();   // set once the rendezvous has failed
 };

@@ -322,7 +322,6 @@ void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
             accept_paused_until_ = now + deaf_time;
             return;
         }
-        accept_failing_since_.reset();
         tune(socket);
         peers_.push_back(std::make_unique<RendezvousPeer>(
             RendezvousPeer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
@@ -341,8 +340,13 @@ void RendezvousServer::enter(RendezvousPeer &peer, PeerStage stage) {
     dismiss(**std::find_if(peers_.begin(), peers_.end(), is_there));
 }
 
+// A connection that is accepted in place of a dropped one does not end the lack of descriptors: on
+// a loaded host, ranks could drive each other out in turns until their timeout. The lack ends when
+// a rank joins, or when nobody has been kept out for as long as a handshake may take.
 void RendezvousServer::accept_backoff(TimePoint now, int problem) {
-    if (!accept_failing_since_) accept_failing_since_ = now;
+    if (!accept_failing_since_ || now - accept_failed_at_ > handshake_time)
+        accept_failing_since_ = now;
+    accept_failed_at_ = now;
     if (now - *accept_failing_since_ < longest_deafness) return;
     state_.abandon(Error::make(Code::system_error,
                                "process %u, which serves the rendezvous, cannot accept %s: %s",
@@ -442,6 +446,7 @@ bool RendezvousServer::take_proof(RendezvousPeer &peer) {
         return send(peer, FrameKind::failed, payload_of(joined.error()));
     }
     enter(peer, PeerStage::member);
+    accept_failing_since_.reset();
     peer.rank = proof.claim.rank;
     seats_.resize(proof.claim.size);
     find_host(peer, proof.claim);

@@ -4,6 +4,8 @@
 #include "rank_processes.hpp"
 #include "tests/kit/sanitizer.h"
 
+#include "bootstrap/rendezvous_protocol.hpp"
+
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -225,6 +227,16 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
     CHECK_EQ(std::string(alone.report(0).text), "");
 }
 
+// This process can open only so many descriptors more.
+static void leave_descriptors(int count) {
+    std::vector<FileDescriptor> left;
+    for (int i = 0; i < count; i++) left.emplace_back(dup(0));
+    rlimit low{};
+    getrlimit(RLIMIT_NOFILE, &low);
+    low.rlim_cur = static_cast<rlim_t>(left.back().number()) + 1;
+    setrlimit(RLIMIT_NOFILE, &low);
+}
+
 // The process has a descriptor for one of two ranks only.
 static Done serve_without_descriptors() {
     const auto id = create_unique_id(options());
@@ -235,12 +247,7 @@ static Done serve_without_descriptors() {
             std::this_thread::sleep_for(200ms);
             return join_and_exchange(*id, 2, rank);
         });
-    const int lowest_free = dup(0);
-    close(lowest_free);
-    rlimit low{};
-    getrlimit(RLIMIT_NOFILE, &low);
-    low.rlim_cur = static_cast<rlim_t>(lowest_free) + 1;
-    setrlimit(RLIMIT_NOFILE, &low);
+    leave_descriptors(1);
     const Report reports[] = {ranks.report(0), ranks.report(1)};
     for (const Report &report : reports)
         if (std::strstr(report.text, "cannot accept rank") &&
@@ -249,15 +256,58 @@ static Done serve_without_descriptors() {
     return Error::make(Code::internal_error, "%.100s; %.100s", reports[0].text, reports[1].text);
 }
 
-static void a_process_without_descriptors_cannot_serve() {
-    if (UNDER_ADDRESS_SANITIZER) return; // its check of types needs a pipe
+// Whether a lack of descriptors cannot be tested here: the address sanitizer's check of types needs
+// a pipe, and Valgrind keeps its own limit.
+static bool is_limit_kept() {
     const char *const preloaded = std::getenv("LD_PRELOAD");
-    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // Valgrind keeps the limit
+    return UNDER_ADDRESS_SANITIZER || (preloaded && std::strstr(preloaded, "vgpreload"));
+}
+
+static void a_process_without_descriptors_cannot_serve() {
+    if (is_limit_kept()) return;
     const Timer timer;
     Processes alone; // nothing else opens or closes descriptors in it
     alone.start(serve_without_descriptors);
     CHECK_EQ(std::string(alone.report(0).text), "");
     CHECK(timer.seconds() < 12);
+}
+
+// Connects to the rendezvous again and again, each time until the server hangs up.
+static Done keep_knocking(const UniqueId &id) {
+    QCCL_TRY(const IdFields fields, unpack(id));
+    const SocketAddress address = to_socket_address(fields.endpoints.front());
+    for (const Timer timer; timer.seconds() < 10;) {
+        const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (connect(socket.number(), address.get(), address.bytes) != 0) return {};
+        char byte = 0;
+        (void)recv(socket.number(), &byte, 1, 0);
+    }
+    return {};
+}
+
+// Beside rank 0 the process has a descriptor for one peer, which strangers take in turns.
+static Done serve_while_strangers_take_turns() {
+    const auto id = create_unique_id(options());
+    if (!id) return id.error();
+    Processes others;
+    others.start([&] { return join_and_exchange(*id, 2, 0); });
+    for (int i = 0; i < 2; i++)
+        others.start([&] {
+            std::this_thread::sleep_for(500ms);
+            return keep_knocking(*id);
+        });
+    leave_descriptors(2);
+    const Timer timer;
+    const Report report = others.report(0);
+    if (std::strstr(report.text, "cannot accept rank 1") && timer.seconds() < 9) return {};
+    return Error::make(Code::internal_error, "%.100s after %.0f s", report.text, timer.seconds());
+}
+
+static void ranks_do_not_wait_while_strangers_take_turns() {
+    if (is_limit_kept()) return;
+    Processes alone; // nothing else opens or closes descriptors in it
+    alone.start(serve_while_strangers_take_turns);
+    CHECK_EQ(std::string(alone.report(0).text), "");
 }
 
 static void a_process_may_exit_while_it_serves() {
@@ -282,6 +332,7 @@ int main() {
         QTEST(the_host_of_the_rendezvous_is_named),
         QTEST(the_server_takes_no_signals_and_ends_when_all_have_left),
         QTEST(a_process_without_descriptors_cannot_serve),
+        QTEST(ranks_do_not_wait_while_strangers_take_turns),
         QTEST(a_process_may_exit_while_it_serves),
         QTEST(a_stopped_host_is_not_waited_for),
         QTEST(processes_meet_too),
