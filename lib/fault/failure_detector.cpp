@@ -85,6 +85,8 @@ constexpr FailureDetector::Time longest_status_reply = 1s;
 // has warned, and does not warn itself.
 constexpr FailureDetector::Time between_hosts_warnings = 500ms;
 constexpr FailureDetector::Time between_looks_at_disagreement = 200us;
+// A failure travels between hosts for about as long, so nobody can tell that it was seen no sooner.
+constexpr FailureDetector::Time between_looks_in_passing = 100us;
 
 void relax() {
 #if defined(__x86_64__)
@@ -206,6 +208,13 @@ void FailureDetector::check_liveness() {
     if (const auto &received = liveness_.received_error())
         (void)shared_error_.set_once(
             sanitize_remote(received->error, received->from, peer_table_.size()));
+}
+
+void FailureDetector::check_liveness_if_due() {
+    const auto now = Clock::now();
+    if (now - liveness_checked_ < between_looks_in_passing) return;
+    liveness_checked_ = now;
+    check_liveness();
 }
 
 Done FailureDetector::check_peers(uint32_t on) {
