@@ -18,6 +18,7 @@ module qccl
   use qccl_v_forms
   use qccl_messages
   use qccl_objects
+  use qccl_layers
   use qccl_streams
   implicit none
   public

@@ -6,7 +6,7 @@ module qccl_config
   use qccl_c
   implicit none
   private
-  public :: c_text, fill_config, fill_coll_config ! of the binding alone
+  public :: c_text, fortran_text, fill_config, fill_coll_config ! of the binding alone
 
   abstract interface
     ! Called again and again while a collective waits long, from the thread that waits.
@@ -72,6 +72,17 @@ contains
       characters(i) = text(i:i)
     end do
     characters(len_trim(text) + 1) = c_null_char
+  end function
+
+  ! The text of an array that ends with a zero.
+  pure function fortran_text(characters) result(text)
+    character(kind=c_char), intent(in) :: characters(:)
+    character(:), allocatable :: text
+    integer :: i
+    allocate (character(size(characters) - 1) :: text)
+    do i = 1, len(text)
+      text(i:i) = characters(i)
+    end do
   end function
 
   ! The address of the text's C form, which `held` keeps, or NULL.

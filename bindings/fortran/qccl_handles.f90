@@ -13,6 +13,9 @@ module qccl_handles
   type, bind(c), public :: qcclCodec
     type(c_ptr) :: handle = c_null_ptr
   end type
+  type, bind(c), public :: qcclLayerCodecs
+    type(c_ptr) :: handle = c_null_ptr
+  end type
   type, bind(c), public :: qcclStream
     type(c_ptr) :: handle = c_null_ptr ! of qcclStreamCreate, or of the vendor's runtime
   end type
@@ -34,10 +37,12 @@ module qccl_handles
 
   public :: operator(==), operator(/=)
   interface operator(==)
-    procedure same_comm, same_codec, same_stream, same_request, same_coll, same_registration, same_type, same_op
+    procedure same_comm, same_codec, same_stream, same_request, same_coll, same_registration, same_layers, &
+      same_type, same_op
   end interface
   interface operator(/=)
-    procedure other_comm, other_codec, other_stream, other_request, other_coll, other_registration, other_type, other_op
+    procedure other_comm, other_codec, other_stream, other_request, other_coll, other_registration, other_layers, &
+      other_type, other_op
   end interface
 
 contains
@@ -75,6 +80,11 @@ contains
   elemental logical function same_registration(a, b)
     type(qcclRegistration), intent(in) :: a, b
     same_registration = same_handle(a%handle, b%handle)
+  end function
+
+  elemental logical function same_layers(a, b)
+    type(qcclLayerCodecs), intent(in) :: a, b
+    same_layers = same_handle(a%handle, b%handle)
   end function
 
   elemental logical function same_type(a, b)
@@ -115,6 +125,11 @@ contains
   elemental logical function other_registration(a, b)
     type(qcclRegistration), intent(in) :: a, b
     other_registration = .not. a == b
+  end function
+
+  elemental logical function other_layers(a, b)
+    type(qcclLayerCodecs), intent(in) :: a, b
+    other_layers = .not. a == b
   end function
 
   elemental logical function other_type(a, b)

@@ -4,14 +4,14 @@ module qccl_objects
   use, intrinsic :: iso_c_binding
   use qccl_constants
   use qccl_handles
-  use qccl_config, only: c_text
+  use qccl_config, only: c_text, fortran_text
   use qccl_errors, only: finish
   use qccl_buffers, only: call_arguments, read_messages
   use qccl_c, qcclCommStats => c_qcclCommStats
   implicit none
   private
   public :: qcclRedOpCreate, qcclRedOpCreatePreMulSum, qcclRedOpDestroy
-  public :: qcclCodecCreate, qcclCodecDestroy, qcclCodecMaxEncodedBytes, qcclCodecEncode, qcclCodecDecode
+  public :: qcclCodecCreate, qcclCodecDestroy, qcclCodecGetSpec, qcclCodecMaxEncodedBytes, qcclCodecEncode, qcclCodecDecode
   public :: qcclMemAlloc, qcclMemFree, qcclCommRegister, qcclCommDeregister
   public :: qcclExplain, qcclCommStats, qcclCommGetStats
 
@@ -100,6 +100,24 @@ contains
     type(qcclCodec), intent(in) :: codec
     integer(c_int), intent(out), optional :: ierror
     call finish("qcclCodecDestroy", c_qcclCodecDestroy(codec%handle), ierror=ierror)
+  end subroutine
+
+  ! spec: the shortest text that makes the same codec.
+  subroutine qcclCodecGetSpec(codec, spec, ierror)
+    type(qcclCodec), intent(in) :: codec
+    character(:), allocatable, intent(out) :: spec
+    integer(c_int), intent(out), optional :: ierror
+    character(kind=c_char), allocatable, target :: answer(:)
+    integer(c_size_t), target :: bytes
+    integer(c_int32_t) :: result
+    bytes = 0
+    result = c_qcclCodecGetSpec(codec%handle, c_null_ptr, c_loc(bytes))
+    if (result == qcclSuccess) then
+      allocate (answer(bytes))
+      result = c_qcclCodecGetSpec(codec%handle, c_loc(answer), c_loc(bytes))
+    end if
+    if (result == qcclSuccess) spec = fortran_text(answer)
+    call finish("qcclCodecGetSpec", result, ierror=ierror)
   end subroutine
 
   subroutine qcclCodecMaxEncodedBytes(codec, count, datatype, bytes, ierror)
@@ -210,7 +228,6 @@ contains
     character(kind=c_char), allocatable, target :: question(:), answer(:)
     integer(c_size_t), target :: bytes
     integer(c_int32_t) :: result
-    integer :: i
     allocate (question, source=c_text(what))
     bytes = 0
     result = c_qcclExplain(comm%handle, c_loc(question), c_null_ptr, c_loc(bytes))
@@ -218,12 +235,7 @@ contains
       allocate (answer(bytes))
       result = c_qcclExplain(comm%handle, c_loc(question), c_loc(answer), c_loc(bytes))
     end if
-    if (result == qcclSuccess) then
-      allocate (character(bytes - 1) :: text)
-      do i = 1, len(text)
-        text(i:i) = answer(i)
-      end do
-    end if
+    if (result == qcclSuccess) text = fortran_text(answer)
     call finish("qcclExplain", result, ierror=ierror)
   end subroutine
 

@@ -1381,7 +1381,7 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  *   whose codecs serve reductions alone: qcclConfig_t, QCCL_CODEC and plan files.
  *
  * "auto", "guard" and "owner" are only for collectives. Of the functions below, all but
- * qcclCodecCreate and qcclCodecDestroy refuse a codec with "auto", "guard" or "owner=exact"
+ * qcclCodecCreate, qcclCodecDestroy and qcclCodecGetSpec refuse a codec with "auto", "guard" or "owner=exact"
  * (qcclInvalidArgument). */
 
 /* Makes a codec.
@@ -1401,6 +1401,17 @@ QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
  *   handle errors, resource errors
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclCodecDestroy(qcclCodec_t codec);
+/* Gives the shortest spec that makes the same codec.
+ *
+ * codec: must not be NULL.
+ * buffer, bytes: as for qcclExplain.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  bytes is NULL, or the buffer is too small. The caller calls again with a
+ *                        buffer of *bytes bytes.
+ *   resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclCodecGetSpec(qcclCodec_t codec, char *buffer, size_t *bytes);
 /* Gives the number of bytes that qcclCodecEncode needs at most.
  *
  * codec: must not be NULL.
@@ -1452,6 +1463,102 @@ QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t
  * Threads: any. Without a stream it blocks while it decodes. */
 QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
                                       size_t count, qcclDataType_t type, qcclStream_t stream);
+
+/* ---- Codecs of layers -------------------------------------------------------------------------
+ * A layer is a tensor of a model that a training sums in every step, such as the gradients of one
+ * weight. Layers differ in how much a codec loses of them. Layer codecs are a choice of a codec for
+ * each layer: all layers together take the fewest bits, and lose no more than they would with one
+ * codec for all of them, the uniform codec. What counts is the sum of the squared errors of one
+ * encode over all values of all layers.
+ *
+ * A training notes values of its layers in some steps, lets the library decide now and then, and
+ * names the codec of each layer in the config of its calls:
+ *   qcclLayerCodecsCreate(&layers, counts, nlayers, qcclFloat32, "int4", NULL);
+ *   every 1000 steps: for each layer qcclLayerCodecsNote(layers, i, gradients[i]), over a few
+ * steps; qcclLayerCodecsDecide(layers, comm); in each step:     qcclLayerCodecsGet(layers, i,
+ * &config.codec); qcclAllReduceConfig(..., &config); The choice is that of L-GreCo (Markov et al.,
+ * MLSys 2024): a dynamic program over the error, in 10,000 steps of the budget. Unlike there, the
+ * errors of several steps are summed, not the values.
+ */
+
+typedef struct qcclLayerCodecs *qcclLayerCodecs_t;
+
+/* Makes layer codecs. Before the first decision each layer has the uniform codec.
+ *
+ * layers_out: receives the object. The caller destroys it with qcclLayerCodecsDestroy.
+ * counts: the number of values of each layer, nlayers of them; the function copies them.
+ * nlayers: 1 to 16384.
+ * type: of all values: floating point, or complex, whose parts are measured as floats.
+ * uniform: the spec of the codec whose error is the budget; NULL: int4.
+ * candidates: the specs of the codecs to choose from, separated by commas ("int3,int4:block=64,
+ *   none"), at most 256 with the uniform codec, which always is one. NULL: int2 to int8 in blocks
+ * of several lengths, and none. Returns qcclInvalidArgument  layers_out or counts is NULL; nlayers
+ * or a count is out of range; type is unknown; a spec is not valid, has "auto", "guard" or
+ * "owner=exact", or does not encode sums of the type; or a setting (a QCCL_ variable) cannot be
+ * read. resource errors Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclLayerCodecsCreate(qcclLayerCodecs_t *layers_out, const size_t counts[],
+                                            size_t nlayers, qcclDataType_t type,
+                                            const char *uniform, const char *candidates);
+/* Measures what each candidate loses of a layer's values, which takes as long as to encode and
+ * decode them with each. Notes of one layer are averaged until the next decision. Values of which
+ * one is not finite are not counted.
+ *
+ * layers: must not be NULL.
+ * layer: 0 to nlayers - 1.
+ * values: the values of the layer, in memory of the host. They may be NULL if its count is 0.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  layer is out of range, or values is NULL.
+ *   resource errors
+ * Threads: any; the threads of one object wait for each other. */
+QCCL_API qcclResult_t qcclLayerCodecsNote(qcclLayerCodecs_t layers, size_t layer,
+                                          const void *values);
+/* Chooses the codec of each layer by the notes since the decision before, and forgets these notes.
+ * A layer without notes gets the uniform codec.
+ *
+ * layers: must not be NULL.
+ * comm: the ranks that get the same choice, which is made by the notes of rank 0; those of the
+ * other ranks are forgotten. All ranks of comm make this call, in the same order as their
+ * collectives, with objects of equal layers, type, uniform codec and candidates; among these calls
+ * it is an all-gather. NULL: no other rank takes the choice. Returns handle errors        of layers
+ * and comm qcclMismatch         Another rank's layers or candidates differ from those of rank 0.
+ *   failures, resource errors
+ *   After an error the choice and the notes are as before.
+ * Threads: one at a time for each communicator. With comm it blocks until all ranks have called. */
+QCCL_API qcclResult_t qcclLayerCodecsDecide(qcclLayerCodecs_t layers, qcclComm_t comm);
+/* Gives the codec of a layer.
+ *
+ * layers: must not be NULL.
+ * layer: 0 to nlayers - 1.
+ * codec_out: receives the codec. It belongs to the object, lasts as long, and is not destroyed by
+ *   the caller. A later decision may give the layer another one.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  layer is out of range, or codec_out is NULL.
+ * Threads: any. Does not block for long. */
+QCCL_API qcclResult_t qcclLayerCodecsGet(qcclLayerCodecs_t layers, size_t layer,
+                                         qcclCodec_t *codec_out);
+/* Describes the latest choice as text: a line for each layer, with its codec and the bits of a
+ * value on the wire, and a line for all of them beside the uniform codec.
+ *
+ * layers: must not be NULL.
+ * buffer, bytes: as for qcclExplain.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  bytes is NULL, or the buffer is too small. The caller calls again with a
+ *                        buffer of *bytes bytes.
+ *   resource errors
+ * Threads: any. Does not block for long. */
+QCCL_API qcclResult_t qcclLayerCodecsDescribe(qcclLayerCodecs_t layers, char *buffer,
+                                              size_t *bytes);
+/* Ends layer codecs, and with them the codecs that they gave. Calls that have been made, also on
+ * streams, keep their own copy.
+ *
+ * layers: NULL does nothing.
+ * Returns
+ *   handle errors
+ * Threads: any. Does not block for long. */
+QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
 
 /* ---- Host streams ---------------------------------------------------------------------------- */
 

@@ -91,9 +91,16 @@ QCCL_TWIN_OF(qcclRedOpDestroy);
 
 QCCL_TWIN_OF(qcclCodecCreate);
 QCCL_TWIN_OF(qcclCodecDestroy);
+QCCL_TWIN_OF(qcclCodecGetSpec);
 QCCL_TWIN_OF(qcclCodecMaxEncodedBytes);
 QCCL_TWIN_OF(qcclCodecEncode);
 QCCL_TWIN_OF(qcclCodecDecode);
+QCCL_TWIN_OF(qcclLayerCodecsCreate);
+QCCL_TWIN_OF(qcclLayerCodecsNote);
+QCCL_TWIN_OF(qcclLayerCodecsDecide);
+QCCL_TWIN_OF(qcclLayerCodecsGet);
+QCCL_TWIN_OF(qcclLayerCodecsDescribe);
+QCCL_TWIN_OF(qcclLayerCodecsDestroy);
 
 QCCL_TWIN_OF(qcclStreamCreate);
 QCCL_TWIN_OF(qcclStreamDestroy);

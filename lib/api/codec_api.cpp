@@ -25,6 +25,16 @@ static constinit CodecHandles codec_handles{{.tag = 0x51C3,
 
 Result<CodecRef> take_codec(qcclCodec_t handle) { return codec_handles.refer(handle); }
 
+Result<qcclCodec_t> make_codec(const NamedCodec &codec) {
+    QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(codec)));
+    return static_cast<qcclCodec_t>(made);
+}
+
+Done end_codec(qcclCodec_t handle) {
+    QCCL_TRY(CodecRef ended, take_codec(handle));
+    return ended.end();
+}
+
 bool is_codec(qcclCodec_t handle) { return codec_handles.is_alive(handle); }
 
 namespace {
@@ -114,22 +124,25 @@ qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
         QCCL_TRY(const Codec codec, parse_codec(spec));
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
-        QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(
-                                       NamedCodec{codec, &implementations().best_kernels(tiers)})));
-        *codec_out = static_cast<qcclCodec_t>(made);
+        QCCL_TRY(*codec_out, make_codec({codec, &implementations().best_kernels(tiers)}));
         return {};
     });
 }
 QCCL_TWIN(qcclCodecCreate);
 
 qcclResult_t qcclCodecDestroy(qcclCodec_t codec) {
-    return guarded([=]() -> Done {
-        if (!codec) return {};
-        QCCL_TRY(CodecRef ended, take_codec(codec));
-        return ended.end();
-    });
+    return guarded([=]() -> Done { return codec ? end_codec(codec) : Done(); });
 }
 QCCL_TWIN(qcclCodecDestroy);
+
+qcclResult_t qcclCodecGetSpec(qcclCodec_t codec, char *buffer, size_t *bytes) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const CodecRef named, take_codec(codec));
+        if (!bytes) return invalid_argument("bytes is NULL");
+        return give_text(spec(named->codec), buffer, bytes);
+    });
+}
+QCCL_TWIN(qcclCodecGetSpec);
 
 qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
                                       size_t *bytes_out) {

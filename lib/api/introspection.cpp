@@ -237,15 +237,7 @@ qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t
         if (!what) return invalid_argument("what is NULL");
         if (!bytes) return invalid_argument("bytes is NULL");
         QCCL_TRY(const std::string text, answer(found, what));
-        const size_t room = *bytes, needed = text.size() + 1;
-        if (buffer && room < needed) {
-            *bytes = needed;
-            return invalid_argument("buffer has %zu bytes, but the text needs %zu", room, needed)
-                .compared(static_cast<int64_t>(needed), static_cast<int64_t>(room));
-        }
-        if (buffer) std::memcpy(buffer, text.c_str(), needed);
-        *bytes = needed;
-        return {};
+        return give_text(text, buffer, bytes);
     });
 }
 QCCL_TWIN(qcclExplain);

@@ -35,6 +35,18 @@ qcclResult_t report(const Error &error) {
     return to_c(error.code);
 }
 
+Done give_text(const std::string &text, char *buffer, size_t *bytes) {
+    const size_t room = *bytes, needed = text.size() + 1;
+    *bytes = needed;
+    if (!buffer) return {};
+    if (room < needed)
+        return Error::make(Code::invalid_argument, "buffer has %zu bytes, but the text needs %zu",
+                           room, needed)
+            .compared(static_cast<int64_t>(needed), static_cast<int64_t>(room));
+    std::memcpy(buffer, text.c_str(), needed);
+    return {};
+}
+
 // ---- Structs in and out
 
 // No release has a struct this large, so no initialiser wrote a larger size.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <qccl/qccl.h>
@@ -48,6 +49,10 @@ template <class Body> qcclResult_t guarded(Body &&body) noexcept {
     const Done done = exception_boundary(std::forward<Body>(body));
     return done ? qcclSuccess : report(done.error());
 }
+
+// Copies the text with its closing zero to the caller, and its size. `buffer` may be NULL. A buffer
+// of fewer than *bytes bytes is refused (invalid_argument), and the size is told.
+Done give_text(const std::string &text, char *buffer, size_t *bytes);
 
 // ---- Structs in and out
 

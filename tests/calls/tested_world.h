@@ -23,7 +23,7 @@ static world_t make_tested_world(int size)
     return world;
 }
 
-static void *take_bytes(int rank, size_t bytes)
+static inline void *take_bytes(int rank, size_t bytes)
 {
     void *memory = NULL;
     if (qcclEmulatedSetDevice(rank) != qcclEmulatedSuccess ||
@@ -33,7 +33,7 @@ static void *take_bytes(int rank, size_t bytes)
 }
 
 /* Also checks that nothing was written beside the memory. */
-static void give_memory(void *memory)
+static inline void give_memory(void *memory)
 {
     if (qcclEmulatedFree(memory) != qcclEmulatedSuccess) abort();
 }
@@ -42,13 +42,13 @@ enum { on_gpus = 0, most_tested = 5 };
 
 static world_t make_tested_world(int size) { return make_world(size); }
 
-static void *take_bytes(int rank, size_t bytes)
+static inline void *take_bytes(int rank, size_t bytes)
 {
     (void)rank;
     return malloc(bytes);
 }
 
-static void give_memory(void *memory) { free(memory); }
+static inline void give_memory(void *memory) { free(memory); }
 #endif
 
 /* A value from -10 to 10 that follows from the number. */

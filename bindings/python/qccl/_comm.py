@@ -16,7 +16,7 @@ from ._codecs import Codec, check_spec
 from ._collectives import CallOptions, Collectives, stride_of
 from ._handles import Handle, at_the_end_of_workers
 from ._interrupts import SignalWatch, poll_until
-from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of
+from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of, told_text
 from ._sentences import in_c
 from ._streams import Stream
 
@@ -214,11 +214,8 @@ class Comm(Collectives, Handle):
         what: the collective, and any of bytes= count= type= op= root= codec= algorithm=. format: "text", or "json": the same and
         more as a dictionary.
         """
-        words, size = in_c(f"{what} format={format}").encode(), ctypes.c_size_t()
-        lib.qcclExplain(self._open_handle(), words, None, ctypes.byref(size))
-        text = ctypes.create_string_buffer(max(size.value, 1))
-        check(lib.qcclExplain(self._open_handle(), words, text, ctypes.byref(size)), self._handle)
-        return json.loads(text.value) if format == "json" else text.value.decode()
+        text = told_text(lib.qcclExplain, self._open_handle(), in_c(f"{what} format={format}").encode(), comm=self._handle)
+        return json.loads(text) if format == "json" else text
 
     def stats(self) -> dict[str, int]:
         """Returns sums of what this rank has done so far: calls, raw_bytes, wire_bytes, encode_ns, wait_ns, ... (qcclCommStats_t)."""

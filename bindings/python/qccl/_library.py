@@ -133,6 +133,15 @@ def check(result, comm=None):
         raise make_error(result, comm)
 
 
+def told_text(function, *arguments, comm=None):
+    """The text that a function of C tells, which takes a buffer and its size last. comm: as in make_error."""
+    size = ctypes.c_size_t()
+    check(function(*arguments, None, ctypes.byref(size)), comm)
+    text = ctypes.create_string_buffer(size.value)
+    check(function(*arguments, text, ctypes.byref(size)), comm)
+    return text.value.decode()
+
+
 # The numbers of qcclErrorInfo_t::collective by the names of the package's methods.
 COLLECTIVES = {0: "all_reduce", 1: "reduce_scatter", 2: "all_gather", 3: "broadcast", 4: "barrier", 5: "split", 6: "shrink", 7: "reduce",
                8: "gather", 9: "scatter", 10: "all_to_all", 11: "scan", 12: "exscan", 13: "send or recv", 14: "all_gather_v",

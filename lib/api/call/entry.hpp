@@ -342,5 +342,8 @@ using CodecRef = CodecHandles::Reference;
 Result<CodecRef> take_codec(qcclCodec_t handle);
 // Whether take_codec would succeed.
 bool is_codec(qcclCodec_t handle);
+// Makes a handle, which the caller ends.
+Result<qcclCodec_t> make_codec(const NamedCodec &codec);
+Done end_codec(qcclCodec_t handle);
 
 } // namespace qccl

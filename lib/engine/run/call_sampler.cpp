@@ -148,26 +148,8 @@ double CallSampler::square() const {
 
 SampledLoss CallSampler::measure(const Codec &codec) {
     if (count_ == 0) return {};
-    const PayloadLayout layout = payload_layout(codec, type_, count_);
-    payload_.resize(layout.bytes);
-    decoded_.resize(wide_.size());
-    const ChunkRange range{.codec = &codec,
-                           .layout = &layout,
-                           .type = type_,
-                           .whole = count_,
-                           .begin = 0,
-                           .count = count_};
     const Noise noise{.key = noise_key(codec.seed, 0, 0), .call = turn_, .first_index = 0};
-    device_.kernels->encode(range, noise, type_, values_.data(), payload_.data());
-    device_.kernels->decode(range, payload_.data(), accumulator_of(type_), decoded_.data(), false);
-    SampledLoss found;
-    for (uint64_t i = 0; i < count_; i++) {
-        const double x = value(wide_, i), error = value(decoded_, i) - x;
-        found.square += x * x;
-        found.product += x * error;
-        found.error += error * error;
-    }
-    return found;
+    return encode_loss_.measure(codec, noise, type_, values_.data(), count_);
 }
 
 } // namespace qccl

@@ -6,6 +6,7 @@
 
 #include "codec/error_model.hpp"
 #include "device/device.hpp"
+#include "device/encode_loss.hpp"
 #include "engine/run/engine.hpp"
 
 #include <cstddef>
@@ -53,7 +54,7 @@ SampledArea result_of(const Work &work, const void *recv);
 
 class CallSampler {
 public:
-    explicit CallSampler(const Device &device) : device_(device) {}
+    explicit CallSampler(const Device &device) : device_(device), encode_loss_(*device.kernels) {}
 
     // Creates what `read` needs on a GPU, as Engine::open_gpu does, for samples of up to 64 KiB.
     Done open_gpu();
@@ -77,9 +78,9 @@ private:
     Device device_;
     DataType type_ = DataType::float32;
     uint64_t count_ = 0, turn_ = 0;
-    std::vector<std::byte> values_;         // in the call's type
-    std::vector<std::byte> wide_, decoded_; // in the accumulator's type
-    std::vector<std::byte> payload_;
+    std::vector<std::byte> values_; // in the call's type
+    std::vector<std::byte> wide_;   // in the accumulator's type
+    EncodeLoss encode_loss_;
     std::optional<PinnedMemory> pinned_; // GPU only, like the member below
     size_t pinned_bytes_ = 0;
 };

@@ -73,6 +73,7 @@ program fortran_objects
   call make_operations()
   call name_datatypes()
   call encode_values()
+  call choose_codecs_of_layers()
   call wait_for_requests()
   call make_groups()
   call use_memory()
@@ -159,9 +160,12 @@ contains
     real, asynchronous :: values(5, 20), decoded(5, 20)
     integer(1), allocatable, asynchronous :: container(:)
     integer(c_size_t) :: bytes, written
+    character(:), allocatable :: spec
     integer :: i
     values = reshape([(sin(0.1 * i), i = 1, 100)], [5, 20])
     call qcclCodecCreate(codec, "int8")
+    call qcclCodecGetSpec(codec, spec)
+    call check(spec == "int8", "the spec of a codec")
     call qcclCodecMaxEncodedBytes(codec, size(values, kind=c_size_t), qcclFloat32, bytes)
     allocate (container(bytes))
     call qcclCodecEncode(codec, values, container, written)
@@ -180,6 +184,36 @@ contains
     call check(ierror == qcclDamagedData, "a damaged container")
     call qcclStreamDestroy(stream)
     call qcclCodecDestroy(codec)
+  end subroutine
+
+  ! The first layer is a hundred times as strong as the second one, so codecs with fewer bits fit the second.
+  subroutine choose_codecs_of_layers()
+    type(qcclLayerCodecs) :: layers, none
+    type(qcclCodec) :: codec, other
+    real :: values(64, 32)
+    character(:), allocatable :: spec, text
+    integer :: i
+    call qcclLayerCodecsCreate(layers, [256_c_size_t, 2048_c_size_t], qcclFloat32, candidates="int3,int6,int8")
+    call check(layers /= none .and. layers == layers, "layer codecs are compared")
+    values = reshape([(sin(0.37 * i), i = 1, 2048)], [64, 32])
+    call qcclLayerCodecsNote(layers, 0, 100 * values(:, :4))
+    call qcclLayerCodecsNote(layers, 1, values)
+    call qcclLayerCodecsGet(layers, 1, codec)
+    call qcclCodecGetSpec(codec, spec)
+    call check(spec == "int4", "the uniform codec comes first")
+    call qcclLayerCodecsDecide(layers, comm)
+    call qcclLayerCodecsGet(layers, 0, other)
+    call qcclLayerCodecsGet(layers, 1, codec)
+    call qcclCodecGetSpec(codec, spec)
+    call check(spec == "int3" .and. codec /= other, "a weak layer gets fewer bits")
+    call qcclLayerCodecsDescribe(layers, text)
+    call check(index(text, "layer 1: count 2048, codec int3, 3.500 bits a value") > 0, "a choice is described: " // text)
+    call qcclLayerCodecsDecide(layers)
+    call qcclLayerCodecsGet(layers, 2, codec, ierror=ierror)
+    call check(ierror == qcclInvalidArgument, "a layer that is not there")
+    call qcclLayerCodecsDestroy(layers)
+    call qcclLayerCodecsCreate(layers, [7_c_size_t], qcclFloat32, uniform="int99", ierror=ierror)
+    call check(ierror == qcclInvalidArgument, "a uniform codec that is none")
   end subroutine
 
   subroutine wait_for_requests()

@@ -1,0 +1,46 @@
+// Sums the losses in fp64, in the order of the values.
+#include "device/encode_loss.hpp"
+
+namespace qccl {
+
+namespace {
+
+template <class Number>
+SampledLoss loss_of(const std::byte *values, const std::byte *decoded, uint64_t count) {
+    const auto *const exact = reinterpret_cast<const Number *>(values);
+    const auto *const lossy = reinterpret_cast<const Number *>(decoded);
+    SampledLoss found;
+    for (uint64_t i = 0; i < count; i++) {
+        const auto x = static_cast<double>(exact[i]);
+        const double error = static_cast<double>(lossy[i]) - x;
+        found.square += x * x;
+        found.product += x * error;
+        found.error += error * error;
+    }
+    return found;
+}
+
+} // namespace
+
+SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise, DataType type,
+                                const void *values, uint64_t count) {
+    if (count == 0) return {};
+    const DataType wide = accumulator_of(type);
+    const PayloadLayout layout = payload_layout(codec, type, count);
+    payload_.resize(layout.bytes);
+    wide_.resize(count * type_bytes(wide));
+    decoded_.resize(wide_.size());
+    const ChunkRange range{.codec = &codec,
+                           .layout = &layout,
+                           .type = type,
+                           .whole = count,
+                           .begin = 0,
+                           .count = count};
+    kernels_.copy(wide, wide_.data(), type, values, count, false);
+    kernels_.encode(range, noise, type, values, payload_.data());
+    kernels_.decode(range, payload_.data(), wide, decoded_.data(), false);
+    return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count)
+                                     : loss_of<float>(wide_.data(), decoded_.data(), count);
+}
+
+} // namespace qccl
