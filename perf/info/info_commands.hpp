@@ -10,8 +10,8 @@
 // and why, on a machine that need not exist. plan decides for each tensor of a job whether it is
 // compressed and how it is cut, and writes a plan file for QCCL_PLAN_FILE. advise says for given
 // data and a network which codec to use, its error and the time it saves, for one error budget or
-// for a ladder of budgets. trace merges the QCCL_TRACE files of all ranks into one for Perfetto or
-// chrome://tracing.
+// for a ladder of budgets. adapt chooses a codec for each layer of given gradients. trace merges
+// the QCCL_TRACE files of all ranks into one for Perfetto or chrome://tracing.
 #pragma once
 
 #include "base/result.hpp"
@@ -135,6 +135,22 @@ void add_advice_options(CLI::App &app, const char *group, AdviceRequest &request
 // Prints a table and a sentence, unless JSON goes to standard output. Fails with a text that names
 // what cannot be read or answered.
 Done print_advice(const AdviceRequest &request);
+
+// ---- adapt: layer_choice.cpp
+
+struct LayerChoiceRequest {
+    std::string input;                    // "DIR/rank%r.npy"
+    std::string layers;                   // a list of tensors, see read_tensors
+    Codec uniform = *parse_codec("int4"); // its error is the budget
+    std::vector<Codec> candidates = {};   // empty: usual_layer_codecs()
+    std::string svg = {}, json = {};      // files to write; empty: none; "-": standard output
+};
+
+void add_layer_choice_options(CLI::App &app, const char *group, LayerChoiceRequest &request);
+
+// Prints a table with the codec of each layer, unless a file goes to standard output. Fails with a
+// text that names what cannot be read or chosen from.
+Done print_layer_choice(const LayerChoiceRequest &request);
 
 // ---- trace: trace_merge.cpp
 

@@ -52,16 +52,6 @@ void add_advice_options(CLI::App &app, const char *group, AdviceRequest &request
 
 // ---- machine and data
 
-// Counts the files that exist for ranks 0, 1 and so on, up to the first that is missing.
-static uint32_t count_files(const std::string &pattern) {
-    uint32_t ranks = 0;
-    std::error_code ignored;
-    while (ranks < most_ranks_asked &&
-           std::filesystem::exists(path_of_rank(pattern, ranks), ignored))
-        ranks++;
-    return ranks;
-}
-
 static Result<Machine> machine_with_files(const AdviceRequest &request) {
     MachineRequest machine = request.machine;
     const bool has_rank = request.input.find("%r") != std::string::npos;

@@ -197,6 +197,14 @@ static void add_advice(CLI::App &app, AdviceRequest &advice, TensorPlanRequest &
     planned.callback([&task, &plan] { task = [&plan] { return print_tensor_plan(plan); }; });
 }
 
+static void add_layer_choice(CLI::App &app, LayerChoiceRequest &request, Task &task) {
+    CLI::App &command = *app.add_subcommand(
+        "adapt", "a codec for each layer of gradients: fewer bits at the error of one codec");
+    add_layer_choice_options(command, options, request);
+    command.callback(
+        [&task, &request] { task = [&request] { return print_layer_choice(request); }; });
+}
+
 // The arguments of each command.
 struct Requests {
     AttachRequest attached;
@@ -207,6 +215,7 @@ struct Requests {
     ExplainRequest explained;
     AdviceRequest advice;
     TensorPlanRequest plan;
+    LayerChoiceRequest layers;
     ScheduleRequest schedule;
 };
 
@@ -225,6 +234,7 @@ static void add_commands(CLI::App &app, Requests &to, const std::vector<std::str
     to.explained.command_line = command_line;
     add_explain(app, to.explained, task);
     add_advice(app, to.advice, to.plan, task);
+    add_layer_choice(app, to.layers, task);
     add_schedule_requests(app, to.schedule, task);
     // Lets run() see --json after a topic and refuse it there as it does before a topic.
     for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
@@ -248,11 +258,12 @@ static int run(const std::vector<std::string> &command_line) {
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
     if (*json && !app.get_subcommands().empty()) {
         const std::string topic = app.get_subcommands().front()->get_name();
-        return tell(refusal(program, "--json describes the run and takes no topic; " + topic +
-                                         (topic == "topology" || topic == "explain" ||
-                                                  topic == "advise" || topic == "whatif"
-                                              ? " takes its own --json FILE behind it"
-                                              : " prints text only")));
+        return tell(
+            refusal(program, "--json describes the run and takes no topic; " + topic +
+                                 (topic == "topology" || topic == "explain" || topic == "advise" ||
+                                          topic == "whatif" || topic == "adapt"
+                                      ? " takes its own --json FILE behind it"
+                                      : " prints text only")));
     }
     const bool asks = app.got_subcommand("schedule") || app.got_subcommand("verify");
     if (const Done sound = asks                            ? check_request(questions.schedule)
@@ -265,7 +276,7 @@ static int run(const std::vector<std::string> &command_line) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", program, done.error().text);
     // A machine that cannot be is as wrong as an option; what files hold is not the command line's.
-    const auto asks_of_a_machine = {"topology", "advise", "plan", "whatif"};
+    const auto asks_of_a_machine = {"topology", "advise", "plan", "whatif", "adapt"};
     const bool is_refused = done.error().code == Code::invalid_argument &&
                             std::ranges::any_of(asks_of_a_machine, [&](const char *topic) {
                                 return app.got_subcommand(topic);

@@ -316,6 +316,13 @@ std::string path_of_rank(std::string_view pattern, uint32_t rank) {
     return path;
 }
 
+uint32_t count_files(std::string_view pattern) {
+    uint32_t ranks = 0;
+    std::error_code ignored;
+    while (std::filesystem::exists(path_of_rank(pattern, ranks), ignored)) ranks++;
+    return ranks;
+}
+
 // ---- Inputs of the ranks
 
 class Gaussian final : public Source {

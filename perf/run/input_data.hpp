@@ -102,6 +102,9 @@ private:
 
 // Replaces every "%r" by the rank.
 std::string path_of_rank(std::string_view pattern, uint32_t rank);
+// Returns the number of files that exist for ranks 0, 1 and so on, up to the first that is missing.
+// The pattern has "%r".
+uint32_t count_files(std::string_view pattern);
 
 // ---- Inputs of the ranks
 

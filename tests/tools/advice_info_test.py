@@ -2,7 +2,6 @@
 
 usage: advice_info_test.py QCCL_INFO
 """
-import array
 import json
 import pathlib
 import random
@@ -13,17 +12,11 @@ import tempfile
 import unittest
 
 import tool
+from npy_file import save
 
 INFO = sys.argv.pop(1)
 SLOW, FAST, ALONE = "4 x node(2 core) net:tcp:1gbit", "4 x node(2 core) net:rdma:3200gbit", "node(4 core)"
 COUNT, RANKS = 20000, 4
-
-
-def save(path, values, dtype="<f4", code="f"):
-    """As numpy.save writes it."""
-    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({len(values)},), }}"
-    header = header.ljust(-(-(10 + len(header) + 1) // 64) * 64 - 11) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + array.array(code, values).tobytes())
 
 
 class WithFolder(unittest.TestCase):

@@ -50,13 +50,13 @@ class Options(unittest.TestCase):
                              options_of_help(PERF, command))
 
     def test_of_qccl_info(self):
-        commands = ("advise", "attach", "calls", "explain", "plan", "schedule", "topology", "trace", "verify", "whatif")
+        commands = ("adapt", "advise", "attach", "calls", "explain", "plan", "schedule", "topology", "trace", "verify", "whatif")
         known = set().union(options_of_help(INFO), *(options_of_help(INFO, command) for command in commands))
         self.assertEqual(options_explained(section(page("qccl-info.1"), "OPTIONS")), known)
 
     def test_no_page_names_one_that_is_not_there(self):
         for name, commands in (("qccl-perf.1", [[PERF, "all_reduce"], [PERF, "simulate"], [PERF, "codec"], [PERF, "calibrate"], [PERF, "demo"]]),
-                               ("qccl-info.1", [[INFO], [INFO, "advise"], [INFO, "attach"], [INFO, "calls"], [INFO, "explain"],
+                               ("qccl-info.1", [[INFO], [INFO, "adapt"], [INFO, "advise"], [INFO, "attach"], [INFO, "calls"], [INFO, "explain"],
                                                 [INFO, "plan"], [INFO, "schedule"], [INFO, "topology"], [INFO, "trace"],
                                                 [INFO, "verify"], [INFO, "whatif"]])):
             known = set().union(*(options_of_help(*command) for command in commands))
