@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace qccl {
@@ -175,6 +176,15 @@ template <class T> constexpr T canonical_element(T x) {
 // Combines two values; NaN becomes canonical.
 template <class T> constexpr T combine(RedOp op, T a, T b) {
     return canonical_element(combine_raw(op, a, b));
+}
+
+// Adds what a codec has lost of a value to a residual. Each operation is rounded by itself.
+template <std::floating_point T>
+constexpr T kept_error(T residual, T value, T decoded, uint32_t factor) {
+    const T error = (value - decoded) * static_cast<T>(factor);
+    const T kept = residual + error;
+    constexpr T largest = std::numeric_limits<T>::max();
+    return kept >= -largest && kept <= largest ? kept : T{0};
 }
 
 // Divides truly; integers truncate toward zero. Types without avg keep the value.

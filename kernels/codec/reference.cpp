@@ -198,6 +198,17 @@ void divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t
     });
 }
 
+void keep_error(DataType accumulator_type, void *residual, const void *values, const void *decoded,
+                size_t count, uint32_t factor) {
+    with_accumulator(accumulator_type, [&]<class T>(T) {
+        if constexpr (std::floating_point<T>)
+            for (size_t i = 0; i < count; i++)
+                store_bits(residual, i,
+                           kept_error(load_bits<T>(residual, i), load_bits<T>(values, i),
+                                      load_bits<T>(decoded, i), factor));
+    });
+}
+
 } // namespace
 
 const Kernels &scalar_kernels() {
@@ -209,6 +220,7 @@ const Kernels &scalar_kernels() {
         .reduce = reduce,
         .copy = copy,
         .divide = divide,
+        .keep_error = keep_error,
     };
     return kernels;
 }

@@ -192,7 +192,7 @@ inline constexpr Kernels kernels {
     .tier = Tier::generic,
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
-    .divide = divide,
+    .divide = divide, .keep_error = keep_error,
 };
 
 } // namespace qccl::HWY_NAMESPACE

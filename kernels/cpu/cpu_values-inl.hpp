@@ -347,6 +347,22 @@ inline void divide(DataType accumulator_type, void *accumulator, size_t count, u
                      [&]<class T>(T) HWY_ATTR { divide_values<T>(accumulator, count, ranks); });
 }
 
+template <class T>
+void keep_errors(void *residual, const void *values, const void *decoded, size_t count,
+                 uint32_t factor) {
+    for (size_t i = 0; i < count; i++)
+        store_bits(residual, i,
+                   kept_error(load_bits<T>(residual, i), load_bits<T>(values, i),
+                              load_bits<T>(decoded, i), factor));
+}
+
+inline void keep_error(DataType accumulator_type, void *residual, const void *values,
+                       const void *decoded, size_t count, uint32_t factor) {
+    if (accumulator_type == DataType::float64)
+        return keep_errors<double>(residual, values, decoded, count, factor);
+    keep_errors<float>(residual, values, decoded, count, factor);
+}
+
 // ---- Copy and streaming stores
 
 inline constexpr size_t cache_line = 64;

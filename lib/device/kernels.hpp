@@ -57,6 +57,10 @@ struct Kernels {
     void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
     // accumulator /= ranks, for avg: true division; integers truncate toward zero.
     void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
+    // residual += (value - decoded) * factor; a residual that is not finite becomes 0. All have the
+    // accumulator's type, which is float32 or float64.
+    void (*keep_error)(DataType accumulator_type, void *residual, const void *values,
+                       const void *decoded, size_t count, uint32_t factor);
 };
 
 } // namespace qccl

@@ -266,6 +266,32 @@ static void divisions_agree() {
     }
 }
 
+// Sums of errors: a rank's residual, its values, and what its bytes decode to.
+static void kept_errors_agree() {
+    Values values(10);
+    for (const DataType type : {DataType::float32, DataType::float64})
+        for (const uint32_t factor : {1U, 3U, 4096U})
+            for (const size_t count : std::initializer_list<size_t>{0, 1, 9, 64, 1001})
+                for (const Pattern pattern : {Pattern::gauss, Pattern::special, Pattern::huge}) {
+                    const size_t bytes = count * type_bytes(type);
+                    Buffer residual(bytes, values.pick(64)), given(bytes, values.pick(64)),
+                        decoded(bytes, values.pick(64));
+                    fill(values, pattern, type, residual.data(), count);
+                    fill(values, pattern, type, given.data(), count);
+                    fill(values, Pattern::gauss, type, decoded.data(), count);
+                    Buffer want = residual;
+                    scalar_kernels().keep_error(type, want.data(), given.data(), decoded.data(),
+                                                count, factor);
+                    for (const TestedKernels &tier : tested_kernels()) {
+                        if (!tier->keep_error) continue; // of a GPU
+                        Buffer got = residual;
+                        tier->keep_error(type, got.data(), given.data(), decoded.data(), count,
+                                         factor);
+                        CHECK(same(got, want));
+                    }
+                }
+}
+
 static void copies_agree() {
     Values values(9);
     for (const TypeInfo &type : type_table)
@@ -342,6 +368,7 @@ int main() {
         QTEST(casts_agree_on_every_pattern),
         QTEST(reductions_agree),
         QTEST(divisions_agree),
+        QTEST(kept_errors_agree),
         QTEST(codecs_agree),
         QTEST(codes_that_no_encoder_writes_agree),
         QTEST(noise_follows_the_index_over_every_carry),

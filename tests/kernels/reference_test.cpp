@@ -313,6 +313,26 @@ static void results_are_canonical() {
     CHECK_EQ(third[2], -infinite);
 }
 
+// Each operation is rounded by itself, and what is not finite becomes 0.
+static void kept_errors_are_finite_sums() {
+    const float nan = std::bit_cast<float>(0xFFFFFFFFU), largest = 0x1.FFFFFEp127F;
+    float residual[] = {0.5F, 1, 2, 3, largest, 0x1p24F};
+    const float given[] = {3, nan, infinite, 1, largest, 1};
+    const float decoded[] = {1, 1, 1, nan, 0, 0.5F};
+    kernels.keep_error(DataType::float32, residual, given, decoded, 6, 4);
+    const float wanted[] = {8.5F, 0, 0, 0, 0, 0x1p24F + 2};
+    for (size_t i = 0; i < 6; i++) CHECK_EQ(residual[i], wanted[i]);
+    // The difference is rounded to 1.
+    float small = 0;
+    const float one = 1, tiny = -0x1p-30F;
+    kernels.keep_error(DataType::float32, &small, &one, &tiny, 1, 1);
+    CHECK_EQ(small, 1.0F);
+    double wide = 1;
+    const double value = 1, less = -0x1p-40;
+    kernels.keep_error(DataType::float64, &wide, &value, &less, 1, 3);
+    CHECK_EQ(wide, 4 + 3 * 0x1p-40);
+}
+
 // Copies keep the bits. Conversions round once, and overflow as their type defines.
 static void copies_convert_once() {
     const std::vector<uint32_t> strange{0xFFFFFFFF, 0x7F800001, 0x00000001};
@@ -348,6 +368,7 @@ int main() {
         QTEST(every_operation_takes_decoded_values),
         QTEST(integers_wrap_and_truncate),
         QTEST(results_are_canonical),
+        QTEST(kept_errors_are_finite_sums),
         QTEST(copies_convert_once),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -59,7 +59,8 @@ void EngineRank::open_local_resources(uint32_t rank) {
 }
 
 Result<Bytes> EngineRank::run(const TwinCall &call, uint32_t rank, const Program &program,
-                              const Bytes &input, bool in_place, std::chrono::nanoseconds timeout) {
+                              const Bytes &input, bool in_place, std::chrono::nanoseconds timeout,
+                              const CallFeedback *feedback) {
     const size_t value = type_bytes(call.type);
     const size_t send_bytes = send_count(call) * value;
     const size_t recv_bytes = recv_count(call, rank) * value;
@@ -80,7 +81,8 @@ Result<Bytes> EngineRank::run(const TwinCall &call, uint32_t rank, const Program
                                             .recv = to,
                                             .number = call.number,
                                             .noise_seed = call.seed,
-                                            .timeout = timeout});
+                                            .timeout = timeout,
+                                            .feedback = feedback});
     if (done) {
         CHECK(send.is_guarded() && recv.is_guarded());
         if (!in_place || recv_bytes == 0)
@@ -118,7 +120,8 @@ TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
     return options;
 }
 
-Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut) {
+Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut,
+                            Feedback feedback) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
     const auto places =
         make_rank_topology(call.spots, call.rings); // null: all in one place, by rank
@@ -134,6 +137,7 @@ Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking 
                     .codec = call.codec,
                     .inner_codec = call.inner_codec,
                     .count = call.count,
+                    .feedback = feedback,
                     .team = team,
                     .algorithm = spec(*algorithm)},
                    cut);
@@ -171,8 +175,8 @@ void Cluster::on_each(const std::function<void(uint32_t rank)> &body) {
 }
 
 Result<Bytes> Cluster::run(uint32_t rank, const TwinCall &call, const Program &program,
-                           const Bytes &input, bool in_place) {
-    auto received = ranks_[rank].run(call, rank, program, input, in_place, timeout);
+                           const Bytes &input, bool in_place, const CallFeedback *feedback) {
+    auto received = ranks_[rank].run(call, rank, program, input, in_place, timeout, feedback);
     if (received) return received;
     // Records the engine's error in the transport, as a communicator does.
     Transport &transport = *ranks_[rank].transport;

@@ -47,7 +47,8 @@ struct EngineRank {
     void open_local_resources(uint32_t rank);
     // Runs one call with guarded buffers and returns the contents of its receive buffer.
     Result<Bytes> run(const TwinCall &call, uint32_t rank, const Program &program,
-                      const Bytes &input, bool in_place, std::chrono::nanoseconds timeout);
+                      const Bytes &input, bool in_place, std::chrono::nanoseconds timeout,
+                      const CallFeedback *feedback = nullptr);
 };
 
 // Returns the inputs of all ranks.
@@ -60,7 +61,8 @@ std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts);
 // in memory.
 TransportOptions on_hosts(const std::vector<uint32_t> &hosts);
 
-Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut);
+Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut,
+                            Feedback feedback = Feedback::none);
 
 using Shows = std::function<bool(uint32_t rank)>;
 using Wrap = std::function<std::unique_ptr<Transport>(uint32_t rank, std::unique_ptr<Transport>)>;
@@ -84,7 +86,7 @@ public:
 
     // Runs one call on this rank.
     Result<Bytes> run(uint32_t rank, const TwinCall &call, const Program &program,
-                      const Bytes &input, bool in_place);
+                      const Bytes &input, bool in_place, const CallFeedback *feedback = nullptr);
 
     // Runs the call on every rank, once with each cut and without a barrier in between; all must
     // succeed. Returns the outputs by cut and rank, and sets call.number to the number of the first

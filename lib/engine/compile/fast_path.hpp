@@ -21,7 +21,8 @@ struct Program;
 
 // An operand of a fast-path operation: `offset` bytes from the start of a buffer or an eager slot.
 struct EagerOperand {
-    enum class Base : uint8_t { none, send, recv, sum, eager_slot };
+    // own_slot: what this rank has just encoded; decoded and residual: as in OperandRef.
+    enum class Base : uint8_t { none, send, recv, sum, eager_slot, own_slot, decoded, residual };
 
     Base base = Base::none;
     uint32_t rank = 0; // the rank whose eager slot it is
@@ -35,6 +36,7 @@ struct EagerOp {
     uint32_t chunk = 0;
     uint32_t ordinal = 0, noise_rank = 0; // as in Op
     uint64_t plain_bytes = 0;             // of a copy that changes nothing; 0: it is none
+    bool is_divided = false;              // as in Op
 };
 
 // A chunk of the tensor, as an eager slot holds it.
@@ -67,6 +69,7 @@ struct FastPathProgram {
     uint64_t eager_slot_bytes = 0; // bytes that this rank publishes
     uint64_t header = 0;           // bytes of each chunk's header; 0: there are none
     uint64_t sum_bytes = 0;        // of the accumulator; 0 if the sum grows in the output
+    uint64_t decoded_bytes = 0;    // of what an encode's bytes decode to; 0 without feedback
 
     size_t exchanges() const { return stages.size() - 1; }
 
@@ -83,8 +86,10 @@ Result<std::optional<FastPathProgram>> bind(const Program &program);
 struct FastPathCall {
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;
-    std::byte *sum = nullptr; // FastPathProgram::sum_bytes of memory
-    uint64_t noise_call = 0;  // the number by which the call draws its noise
+    std::byte *sum = nullptr;      // FastPathProgram::sum_bytes of memory
+    std::byte *decoded = nullptr;  // FastPathProgram::decoded_bytes of memory
+    std::byte *residual = nullptr; // the caller's new residual
+    uint64_t noise_call = 0;       // the number by which the call draws its noise
     uint64_t noise_seed = 0;
     CustomReduction *custom = nullptr; // of a custom operation
 };

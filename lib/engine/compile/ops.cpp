@@ -96,6 +96,10 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         else
             kernels.decode_add(range_of(context, step, tile), context.op, step.src, dst);
         break;
+    case Op::What::keep_error:
+        kernels.keep_error(accumulator_of(context.type), dst, src, step.decoded, tile.count,
+                           step.factor);
+        break;
     case Op::What::write_header: break; // written once for a chunk, not for a tile
     }
 }

@@ -18,6 +18,13 @@ namespace qccl {
 
 // ---- Without addresses
 
+// Which encodes of a program leave their error in the caller's residual (WIRE.md, "State").
+enum class Feedback : uint8_t {
+    none,
+    first, // of inputs and of sums that are not complete
+    all,   // also of complete sums
+};
+
 // Where an operation reads or stores values.
 struct OperandRef {
     enum class Kind : uint8_t {
@@ -27,6 +34,10 @@ struct OperandRef {
         tile,    // accumulator `index` of a tile: all tiles reuse it, so it stays in the L1 cache
         segment, // accumulator `index` of the lane, as long as a segment
         payload, // payload of wire slot `index`
+        // Of programs with feedback: a tile of what the latest encode's bytes decode to, and the
+        // caller's new residual, in the order of the caller's tensor.
+        decoded,
+        residual,
     };
 
     Kind kind = Kind::none;
@@ -48,11 +59,13 @@ struct Op {
         encode,
         decode,
         decode_add,
+        keep_error, // dst (residual) += (src - decoded) * ranks if src is divided, else * 1
     };
 
     What what = What::copy;
     bool may_stream = false; // dst is an output that no step reads
     bool is_inner = false;   // write_header, encode, decode: use the inner tiers' codec
+    bool is_divided = false; // keep_error: avg has divided src
     DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
     OperandRef dst, src;
     uint32_t chunk = 0;
@@ -80,6 +93,9 @@ struct TileStep {
     // encode: where a tile's bytes are made before they are streamed to dst. decode, decode_add:
     // where the tile that was just made still lies. See TaskExecutor.
     std::byte *scratch = nullptr;
+    // keep_error: the tile that was decoded, and by what its error is multiplied.
+    const std::byte *decoded = nullptr;
+    uint32_t factor = 1;
 };
 
 // What all steps on a chunk have in common.

@@ -27,7 +27,8 @@ CallDescriptor describe(const Work &work) {
     if (reduces(work.collective)) descriptor.op = work.op;
     if (row_of(work.collective).has_root) descriptor.root = work.team.root;
     if (work.parts && work.parts->are_common()) descriptor.root = work.parts->common_hash();
-    const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
+    const char *const state = work.feedback == Feedback::none ? "" : " with a state";
+    const std::string codec = shortened(spec(work.codec) + state, sizeof descriptor.codec - 1);
     std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
     const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
     std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", algorithm.c_str());
@@ -60,10 +61,12 @@ public:
           accumulators_(place_accumulators(fused, runs_, program.cut.joins)),
           outputs_read_(read_outputs(schedule_)) {
         if (multiplies) product_ = {OperandRef::Kind::tile, accumulators_.tile_buffers};
+        program_.decoded_tile = accumulators_.tile_buffers + (product_ ? 1 : 0);
     }
 
     Done run(const Dependencies &dependencies) {
-        program_.tile_buffers = accumulators_.tile_buffers + (product_ ? 1 : 0);
+        const bool decodes = program_.work.feedback != Feedback::none;
+        program_.tile_buffers = program_.decoded_tile + (decodes ? 1 : 0);
         program_.segment_buffers = accumulators_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
@@ -71,7 +74,8 @@ public:
         if (program_.cut.inbox_bytes != 0 && !program_.layout.is_pairwise()) find_batches();
         order(dependencies);
         const Chunking &cut = program_.cut;
-        program_.may_lend = program_.work.codec.is_lossless() &&
+        program_.may_lend = program_.work.feedback == Feedback::none &&
+                            program_.work.codec.is_lossless() &&
                             program_.work.inner_codec.is_lossless() && !cut.seals &&
                             program_.raw_bytes >= cut.lending_bytes;
         if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
@@ -99,6 +103,7 @@ private:
                                               program_.work.inner_codec.is_lossless(),
                                           .rank = program_.work.team.rank,
                                           .divides = divides(),
+                                          .feedback = program_.work.feedback,
                                           .product = product_};
             task.first = static_cast<uint32_t>(program_.ops.size());
             QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
@@ -176,6 +181,22 @@ private:
         orders.insert(orders.end(), more.begin(), more.end());
     }
 
+    // The errors of an element are added in the schedule's order, so that the residual does not
+    // depend on the time at which messages come.
+    void order_feedback(std::vector<Order> &orders) const {
+        std::vector<uint32_t> latest(program_.layout.chunks(), no_index);
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            const Task &task = program_.tasks[i];
+            if (task.kind != Task::Kind::work) continue;
+            for (uint32_t k = task.first; k < task.last; k++) {
+                const Op &op = program_.ops[k];
+                if (op.what != Op::What::keep_error || latest[op.chunk] == i) continue;
+                if (latest[op.chunk] != no_index) orders.push_back({latest[op.chunk], i});
+                latest[op.chunk] = i;
+            }
+        }
+    }
+
     // Turns the dependencies between steps, and those from shared buffers, into dependencies
     // between tasks.
     void order(const Dependencies &dependencies) {
@@ -184,6 +205,7 @@ private:
             for (uint32_t i = runs_[task].first; i < runs_[task].last; i++) task_of[i] = task;
 
         std::vector<Order> orders = accumulators_.orders;
+        order_feedback(orders);
         for (uint32_t i = 0; i < schedule_.steps.size(); i++)
             for (const uint32_t earlier : dependencies.of(i))
                 if (task_of[earlier] != task_of[i])

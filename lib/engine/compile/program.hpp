@@ -37,6 +37,7 @@ struct Work {
     // if not every rank knows it.
     uint64_t count = 0;
     std::shared_ptr<const VFormParts> parts{}; // of a v-form of the collective; null: it is none
+    Feedback feedback = Feedback::none;        // only of sums and averages of floating point
     uint64_t spacing = 0; // of the parts of all ranks, as Layout has it; 0: they have no gaps
     Team team;
     std::string algorithm; // its spec; shown, and compared between ranks
@@ -45,6 +46,8 @@ struct Work {
     const Codec &codec_of(const Step &step) const {
         return step.has(Step::inner) ? inner_codec : codec;
     }
+    // Returns the type of the inputs: with feedback, that of the residual, which they contain.
+    DataType input_type() const { return feedback == Feedback::none ? type : accumulator_of(type); }
     // Returns the call that the caller made: the v-form if it is one.
     Collective called() const { return parts ? parts->v_form : collective; }
     // Returns the count in the caller's type.
@@ -93,8 +96,9 @@ struct Program {
     // Payload bytes of a tile that is encoded by itself; 0: it would not fit the caches, so tiles
     // are not encoded by themselves.
     size_t tile_payload_bytes = 0;
-    uint32_t tile_buffers = 0;                  // accumulators as long as a tile, for the rank
-    uint32_t segment_buffers = 0;               // accumulators as long as a segment, for each lane
+    uint32_t decoded_tile = 0;    // which of tile_buffers OperandRef::Kind::decoded is
+    uint32_t tile_buffers = 0;    // accumulators as long as a tile, for the rank
+    uint32_t segment_buffers = 0; // accumulators as long as a segment, for each lane
     std::optional<FastPathProgram> fast_path{}; // set if the call takes the fast path
     // Ranks exchange small parts over eager slots before the tasks, which leave those parts out.
     bool exchanges_parts = false;

@@ -216,7 +216,10 @@ private:
             for (uint32_t i = 0; i < step.sources; i++)
                 push(Op::What::reduce, step, Slot(step.src.what(), step.src.index + i));
             break;
-        case Verb::encode: encode(number); break;
+        case Verb::encode:
+            encode(number);
+            if (keeps_error(step)) QCCL_TRY(keep_error(step));
+            break;
         case Verb::decode: decode(step); break;
         case Verb::decode_add:
             push(is_plain(step) ? Op::What::reduce : Op::What::decode_add, step, at_hand(step));
@@ -246,6 +249,7 @@ private:
     }
 
     DataType type(Slot slot) const {
+        if (slot.is(SlotKind::input)) return translation_.input_type();
         return slot.is(SlotKind::accumulator) ? accumulator_of(translation_.type)
                                               : translation_.type;
     }
@@ -303,6 +307,30 @@ private:
         if (!step.has(Step::stays) || number + 1 == run_.last) return false;
         const Step &next = translation_.schedule->steps[number + 1];
         return at_hand(next) == step.src && next.has(Step::releases);
+    }
+
+    // Whether the encode's error belongs to this rank, and the caller wants it. Of the ranks that
+    // make the same bytes of the same sum, the one whose noise they use has the error.
+    bool keeps_error(const Step &step) const {
+        if (translation_.feedback == Feedback::none || is_plain(step)) return false;
+        if (step.noise_rank(translation_.rank) != translation_.rank) return false;
+        return translation_.feedback == Feedback::all || !step.has(Step::finishes);
+    }
+
+    Done keep_error(const Step &step) {
+        if (type(step.src) != accumulator_of(translation_.type))
+            return Error::make(Code::internal_error,
+                               "chunk %u is encoded from values that were rounded", step.chunk);
+        Op decoded = op(Op::What::decode, step, {}, step.dst);
+        decoded.dst = {.kind = OperandRef::Kind::decoded};
+        decoded.dst_type = accumulator_of(translation_.type);
+        ops_.push_back(decoded);
+        Op kept = op(Op::What::keep_error, step, {}, step.src);
+        kept.is_divided = step.has(Step::finishes) && translation_.divides;
+        kept.dst = {.kind = OperandRef::Kind::residual};
+        kept.dst_type = decoded.dst_type;
+        ops_.push_back(kept);
+        return {};
     }
 
     void decode(const Step &step) {

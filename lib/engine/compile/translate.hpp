@@ -163,9 +163,13 @@ struct Translation {
     bool is_lossless = true, is_inner_lossless = true;
     uint32_t rank = 0;    // the rank that has the schedule
     bool divides = false; // divide a finished sum by the number of ranks (avg)
+    Feedback feedback = Feedback::none;
     // Where products of inputs and of the call's factor lie, one input at a time; nothing: inputs
     // are used as they are.
     std::optional<OperandRef> product{};
+
+    // A rank with a residual adds it to its inputs, which then have the accumulator's type.
+    DataType input_type() const { return feedback == Feedback::none ? type : accumulator_of(type); }
 };
 
 // By chunk: returns true for outputs that some step reads. All other outputs may be stored past the

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -63,7 +64,8 @@ bool is_in_place(const Program &program, const Call &call) {
 // that the engine keeps more of it there.
 static void give_back(EngineMemory &memory) {
     const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
-    for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
+    for (DeviceMemory *const each :
+         {&memory.tiles, &memory.scratch, &memory.segments, &memory.inputs})
         if (each->bytes() > most_kept) *each = {};
 }
 
@@ -89,6 +91,41 @@ Done Engine::open_gpu() {
 }
 
 Done Engine::run(const Program &program, const Call &call) {
+    if (call.feedback) [[unlikely]]
+        return run_with_feedback(program, call);
+    return run_as_asked(program, call);
+}
+
+// The sum of input and residual has one rounding, because the accumulator holds an input exactly.
+// Blocks stay in the L1 cache.
+static void add_owed(const Kernels &kernels, const Work &work, const Call &call, uint64_t count,
+                     std::byte *sums) {
+    constexpr uint64_t values_at_once = 1024;
+    const DataType type = real_type(work.type), sum_type = accumulator_of(type);
+    const auto *const inputs = static_cast<const std::byte *>(call.send);
+    const size_t bytes = type_bytes(type), sum_bytes = type_bytes(sum_type);
+    for (uint64_t i = 0; i < count; i += values_at_once) {
+        const uint64_t now = std::min(values_at_once, count - i);
+        kernels.copy(sum_type, sums + i * sum_bytes, type, inputs + i * bytes, now, false);
+        kernels.reduce(RedOp::sum, sum_type, sums + i * sum_bytes, sum_type,
+                       call.feedback->owed + i * sum_bytes, now);
+    }
+}
+
+Done Engine::run_with_feedback(const Program &program, const Call &call) {
+    const Work &work = program.work;
+    const DataType type = real_type(work.type);
+    const uint64_t count = program.send_bytes / type_bytes(type);
+    const size_t bytes = count * type_bytes(accumulator_of(type));
+    QCCL_TRY(grow(memory_.inputs, device_, bytes));
+    add_owed(*device_.kernels, work, call, count, memory_.inputs.data());
+    if (bytes != 0) std::memset(call.feedback->residual, 0, bytes);
+    Call with = call;
+    with.send = memory_.inputs.data();
+    return run_as_asked(program, with);
+}
+
+Done Engine::run_as_asked(const Program &program, const Call &call) {
     if (options_.tracer) return run_traced(program, call);
     NoTrace none;
     return run_with(program, call, none);
@@ -128,22 +165,44 @@ Done Engine::run_traced(const Program &program, const Call &call) {
     return {};
 }
 
+static bool draws_noise(const Work &work) {
+    return work.codec.rounding == Rounding::stochastic ||
+           work.inner_codec.rounding == Rounding::stochastic;
+}
+
+// Ranks that encode the same sum need the same noise, so the descriptor compares what the states
+// draw it from.
+static std::string state_text(const Program &program, const Call &call) {
+    if (!call.feedback) return {};
+    if (!draws_noise(program.work)) return " with a state";
+    return ", state " + std::to_string(call.noise_seed) + " call " +
+           std::to_string(call.feedback->call);
+}
+
 // All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
 // out at once: the descriptor compares the tag.
-static CallDescriptor with_tag(const Program &program, uint64_t tag) {
+static std::string codec_text(const Program &program, const Call &call) {
+    const std::string state = state_text(program, call);
+    if (!call.sampled_nmse) return spec(program.work.codec) + state;
+    return program.asked_codec + " of tag " + std::to_string(call.tag) + state;
+}
+
+static CallDescriptor descriptor_of(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.shape.descriptor();
-    const std::string text = shortened(program.asked_codec + " of tag " + std::to_string(tag),
-                                       sizeof descriptor.codec - 1);
+    if (!call.sampled_nmse && !call.feedback) {
+        descriptor.root = call.counts_hash;
+        return descriptor;
+    }
+    const std::string text = shortened(codec_text(program, call), sizeof descriptor.codec - 1);
     std::ranges::fill(descriptor.codec, '\0');
     text.copy(descriptor.codec, text.size());
     return descriptor;
 }
 
-static CallDescriptor descriptor_of(const Program &program, const Call &call) {
-    if (call.sampled_nmse) return with_tag(program, call.tag);
-    CallDescriptor descriptor = program.shape.descriptor();
-    descriptor.root = call.counts_hash;
-    return descriptor;
+// Whether the call's descriptor has more than numbers that its program does not know.
+static bool has_own_shape(const Program &program, const Call &call) {
+    const bool draws = call.feedback && draws_noise(program.work);
+    return call.sampled_nmse || call.counts_hash != 0 || draws;
 }
 
 static CallNumbers numbers_of(const Call &call) {
@@ -161,7 +220,7 @@ Done Engine::begin_call(const Program &program, const Call &call) {
     const bool begins_with_slot = program.fast_path || program.exchanges_parts;
     const auto publishes = begins_with_slot && !memory_.gpu ? Transport::Publishes::after_eager_slot
                                                             : Transport::Publishes::at_once;
-    if (call.sampled_nmse || call.counts_hash != 0) [[unlikely]]
+    if (has_own_shape(program, call)) [[unlikely]]
         QCCL_TRY(transport_.begin(descriptor_of(program, call), numbers, call.timeout, publishes));
     else
         QCCL_TRY(transport_.begin(program.shape, numbers, call.timeout, publishes));
@@ -236,6 +295,8 @@ template <class Run> Done Engine::on_gpu(Run run) {
 }
 
 Done Engine::prepare_sum(const Program &program) {
+    if (const uint64_t bytes = program.fast_path->decoded_bytes)
+        QCCL_TRY(grow(memory_.decoded, device_, bytes));
     if (const uint64_t bytes = program.fast_path->sum_bytes)
         return grow(memory_.segments, device_, bytes);
     return {};
@@ -245,6 +306,8 @@ FastPathCall Engine::bind_call(const Call &call) const {
     return {.send = static_cast<const std::byte *>(call.send),
             .recv = static_cast<std::byte *>(call.recv),
             .sum = memory_.segments.data(),
+            .decoded = memory_.decoded.data(),
+            .residual = call.feedback ? call.feedback->residual : nullptr,
             .noise_call = noise_call(call),
             .noise_seed = call.noise_seed};
 }
@@ -263,7 +326,7 @@ Done Engine::run_on_fast_path(const Program &program, const Call &call, Trace &t
 template <class Trace>
 Done Engine::exchange(const Program &program, const Call &call, const FastPathCall &bound,
                       Trace &trace) {
-    if (call.counts_hash != 0) [[unlikely]]
+    if (has_own_shape(program, call)) [[unlikely]]
         return exchange(program, CallShape(descriptor_of(program, call)), call, bound, trace);
     return exchange(program, program.shape, call, bound, trace);
 }
@@ -329,8 +392,8 @@ bool Engine::can_run_at_once(const Program &program) const {
 }
 
 bool Engine::can_begin(const Program &program) const {
-    const bool runs_tasks =
-        !program.fast_path && !program.exchanges_parts && !program.overflows && !program.guard;
+    const bool runs_tasks = !program.fast_path && !program.exchanges_parts && !program.overflows &&
+                            !program.guard && program.work.feedback == Feedback::none;
     return runs_tasks && !memory_.gpu && !options_.tracer && transport_.can_begin_next() &&
            begins_without_wait(memory_, transport_, program);
 }

@@ -89,6 +89,14 @@ struct CallPart {
     uint64_t begin = 0, count = 0;
 };
 
+// What a call of a program with feedback has besides (WIRE.md, "State"). Both arrays have a value
+// of the accumulator's type for each of the caller's inputs, and lie in the device's memory.
+struct CallFeedback {
+    const std::byte *owed = nullptr; // is added to the inputs
+    std::byte *residual = nullptr;   // becomes what this call has lost; undefined after an error
+    uint64_t call = 0;               // the number by which the call draws its noise
+};
+
 // The values that change between calls of one program.
 struct Call {
     // Buffers, as in the C API; NULL where `count` is 0 or the rank gives or gets nothing. In-place
@@ -115,10 +123,13 @@ struct Call {
     // calls never use the fast path. Null: the call has no guard.
     uint16_t *sampled_nmse = nullptr;
     const CustomOp *op = nullptr; // if the work's operation is one that the program has made
+    const CallFeedback *feedback = nullptr; // of a program with feedback
 };
 
 // The number by which the call draws its noise.
-inline uint64_t noise_call(const Call &call) { return call.number + call.fused_before; }
+inline uint64_t noise_call(const Call &call) {
+    return call.feedback ? call.feedback->call : call.number + call.fused_before;
+}
 
 // Returns true if the receive buffer overlaps the send buffer.
 bool is_in_place(const Program &program, const Call &call);
@@ -144,6 +155,9 @@ struct EngineMemory {
     DeviceMemory scratch;  // payload of the current tile; on a GPU: scratch memory of the kernels
     DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
     DeviceMemory products; // of pre_mul_sum: the input of a call over eager slots
+    // Of a program with feedback: the inputs with what the call owes, and on the fast path what an
+    // encode's bytes decode to.
+    DeviceMemory inputs, decoded;
     std::vector<PipelineLane> lanes;
     std::vector<TileStep> steps; // of the current task
     std::vector<const std::byte *> eager_slots;
@@ -212,6 +226,8 @@ public:
 private:
     friend class CallInFlight;
 
+    Done run_as_asked(const Program &program, const Call &call);
+    Done run_with_feedback(const Program &program, const Call &call);
     Done begin_call(const Program &program, const Call &call);
     Done end_call(const Program &program);
     bool streams_results(const Program &program, const Call &call) const;

@@ -89,7 +89,9 @@ private:
         // Headers of plain values are left out; see FastPathProgram.
         if (op.what == Op::What::write_header && program_.work.codec.is_lossless()) return {};
         QCCL_TRY(const EagerOperand dst, place(op.dst, op));
-        QCCL_TRY(const EagerOperand src, place(op.src, op));
+        QCCL_TRY(EagerOperand src, place(op.src, op));
+        // The bytes have just been written, and may not have been published yet.
+        if (op.dst.is(OperandRef::Kind::decoded)) src.base = Base::own_slot;
         fast_path_.stages[stage_of(op)].push_back({.what = op.what,
                                                    .dst_type = op.dst_type,
                                                    .src_type = op.src_type,
@@ -97,7 +99,8 @@ private:
                                                    .src = src,
                                                    .chunk = op.chunk,
                                                    .ordinal = op.ordinal,
-                                                   .noise_rank = op.noise_rank});
+                                                   .noise_rank = op.noise_rank,
+                                                   .is_divided = op.is_divided});
         const EagerChunk &chunk = fast_path_.chunks[op.chunk];
         if (writes_slot)
             fast_path_.eager_slot_bytes =
@@ -105,22 +108,36 @@ private:
         return {};
     }
 
-    // An operation that neither writes nor reads an eager slot belongs to the sum, in stage 1.
-    uint32_t stage_of(const Op &op) const {
-        if (op.dst.is(OperandRef::Kind::payload)) return wire_sources_[op.dst.index].exchange;
+    // An operation that neither writes nor reads an eager slot belongs to the sum, in stage 1. The
+    // error of an encode is found behind the encode.
+    uint32_t stage_of(const Op &op) {
+        if (op.dst.is(OperandRef::Kind::payload))
+            return encoding_stage_ = wire_sources_[op.dst.index].exchange;
+        if (op.dst.is(OperandRef::Kind::decoded) || op.dst.is(OperandRef::Kind::residual))
+            return encoding_stage_;
         return op.src.is(OperandRef::Kind::payload) ? wire_sources_[op.src.index].exchange + 1 : 1;
     }
 
     Result<EagerOperand> place(const OperandRef &at, const Op &op) {
-        const uint64_t bytes = type_bytes(program_.work.type);
-        const auto offset = [&](Slot slot) {
-            return program_.layout.range(slot, op.chunk).offset * bytes;
+        const auto offset = [&](Slot slot, DataType type) {
+            return program_.layout.range(slot, op.chunk).offset * type_bytes(type);
         };
+        const DataType sum_type = accumulator_of(program_.work.type);
         switch (at.kind) {
         case OperandRef::Kind::input:
-            return EagerOperand{.base = Base::send, .offset = offset(input(at.index))};
+            return EagerOperand{.base = Base::send,
+                                .offset = offset(input(at.index), program_.work.input_type())};
         case OperandRef::Kind::output:
-            return EagerOperand{.base = Base::recv, .offset = offset(output(at.index))};
+            return EagerOperand{.base = Base::recv,
+                                .offset = offset(output(at.index), program_.work.type)};
+        case OperandRef::Kind::decoded: {
+            const uint64_t needed = fast_path_.chunks[op.chunk].count * type_bytes(sum_type);
+            fast_path_.decoded_bytes = std::max(fast_path_.decoded_bytes, needed);
+            return EagerOperand{.base = Base::decoded};
+        }
+        case OperandRef::Kind::residual:
+            return EagerOperand{.base = Base::residual,
+                                .offset = fast_path_.chunks[op.chunk].index * type_bytes(sum_type)};
         case OperandRef::Kind::payload:
             return EagerOperand{.base = Base::eager_slot,
                                 .rank = wire_sources_[at.index].peer,
@@ -185,6 +202,7 @@ private:
     };
     std::vector<WireSlotSource> wire_sources_;
     std::optional<uint32_t> sum_chunk_;
+    uint32_t encoding_stage_ = 0; // of the latest encode
     FastPathProgram fast_path_;
 };
 

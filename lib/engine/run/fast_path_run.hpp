@@ -110,7 +110,9 @@ private:
                                    .src_type = op.src_type,
                                    .dst = address(op.dst),
                                    .src = source(op.src),
-                                   .noise = noise});
+                                   .noise = noise,
+                                   .decoded = call_.decoded,
+                                   .factor = op.is_divided ? program_.work.team.size : 1});
     }
 
     TileContext context(const EagerChunk &chunk) const {
@@ -135,7 +137,10 @@ private:
         switch (place.base) {
         case EagerOperand::Base::recv: return call_.recv + place.offset;
         case EagerOperand::Base::sum: return call_.sum;
-        case EagerOperand::Base::eager_slot: return own_slot_ + place.offset + header_;
+        case EagerOperand::Base::eager_slot:
+        case EagerOperand::Base::own_slot: return own_slot_ + place.offset + header_;
+        case EagerOperand::Base::decoded: return call_.decoded;
+        case EagerOperand::Base::residual: return call_.residual + place.offset;
         case EagerOperand::Base::send:
         case EagerOperand::Base::none: break;
         }

@@ -139,6 +139,9 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
         case Base::sum: return call.sum;
         case Base::eager_slot: return eager_slot(place.rank, exchange) + place.offset + header;
+        case Base::own_slot:
+        case Base::decoded:
+        case Base::residual:
         case Base::none: break;
         }
         return nullptr;

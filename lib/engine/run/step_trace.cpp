@@ -13,6 +13,7 @@ static uint8_t work_of(Op::What what) {
     case Op::What::reduce: return TraceWork::reduce;
     case Op::What::multiply: return TraceWork::reduce;
     case Op::What::divide: return TraceWork::divide;
+    case Op::What::keep_error: return TraceWork::reduce;
     case Op::What::encode: return TraceWork::encode;
     case Op::What::decode:
     case Op::What::decode_add: return TraceWork::decode;

@@ -12,8 +12,8 @@ namespace {
 
 // Returns the bytes from one element of an operand to the next.
 size_t stride(OperandRef place, DataType type) {
-    return place.is(OperandRef::Kind::tile) || place.is(OperandRef::Kind::none) ? 0
-                                                                                : type_bytes(type);
+    const bool is_tile = place.is(OperandRef::Kind::tile) || place.is(OperandRef::Kind::decoded);
+    return is_tile || place.is(OperandRef::Kind::none) ? 0 : type_bytes(type);
 }
 
 bool is_callers(OperandRef place) {
@@ -151,7 +151,8 @@ void TaskExecutor::write_checksums(PipelineLane &lane, const Task &task) {
 
 void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange &segment) {
     const bool stores_payload = op.dst.is(OperandRef::Kind::payload);
-    std::byte *const dst = writable(lane, op.dst, op.chunk);
+    const bool keeps_error = op.what == Op::What::keep_error;
+    std::byte *const dst = keeps_error ? residual(segment) : writable(lane, op.dst, op.chunk);
     const std::byte *const src = readable(lane, op.src, op.chunk);
     const bool has_parts = !call_.parts.empty();
     if (has_parts)
@@ -175,7 +176,19 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .noise = noise(op, segment),
          .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
          .layout = op.is_inner ? &inner_layout_ : nullptr,
-         .scratch = scratch(op)});
+         .scratch = scratch(op),
+         .decoded = keeps_error ? decoded(lane) : nullptr,
+         .factor = op.is_divided ? program_.work.team.size : 1});
+}
+
+std::byte *TaskExecutor::residual(const ElementRange &segment) const {
+    const size_t bytes = type_bytes(accumulator_of(program_.work.type));
+    return call_.feedback->residual + segment.index * bytes;
+}
+
+std::byte *TaskExecutor::decoded(const PipelineLane &lane) const {
+    const size_t bytes = type_bytes(accumulator_of(program_.work.type));
+    return memory_.tiles.data() + tile_number(lane, program_.decoded_tile) * program_.tile * bytes;
 }
 
 // A chunk that is streamed to the outbox is encoded tile by tile in the cache. Later operations of
@@ -308,6 +321,8 @@ std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t
     // memory.
     case OperandRef::Kind::payload:
         return const_cast<std::byte *>(lane.wire(place.index).payload());
+    case OperandRef::Kind::decoded: return decoded(lane);
+    case OperandRef::Kind::residual: // by the segment
     case OperandRef::Kind::input:
     case OperandRef::Kind::none: break;
     }
@@ -318,7 +333,8 @@ const std::byte *TaskExecutor::readable(PipelineLane &lane, OperandRef place,
                                         uint32_t chunk) const {
     if (place.is(OperandRef::Kind::input))
         return static_cast<const std::byte *>(call_.send) +
-               range(lane, input(place.index), chunk).offset * type_bytes(program_.work.type);
+               range(lane, input(place.index), chunk).offset *
+                   type_bytes(program_.work.input_type());
     return writable(lane, place, chunk);
 }
 

@@ -111,6 +111,8 @@ private:
     size_t tile_number(const PipelineLane &lane, uint32_t index) const {
         return (memory_.gpu ? lane.number() * program_.tile_buffers : 0) + index;
     }
+    std::byte *residual(const ElementRange &segment) const;
+    std::byte *decoded(const PipelineLane &lane) const;
     std::byte *slot_address(const PipelineLane &lane, uint32_t wire) const;
     std::span<const Op> ops_of(const Task &task) const {
         return std::span(program_.ops).subspan(task.first, task.last - task.first);

@@ -1,0 +1,29 @@
+// The slow twin of calls with a state: runs the placed schedules of all ranks step by step on whole
+// chunks in plain vectors, with the scalar reference, and finds the errors of the encodes outside
+// of the engine. Beside the schedules it shares with the library neither segments, tiles,
+// operations, transports nor the engine. Used by tests that compare bytes; does not block.
+#pragma once
+
+#include "tests/kit/slow_twin.hpp"
+
+#include "engine/compile/ops.hpp"
+
+#include <vector>
+
+namespace qtest {
+
+struct TwinStates {
+    std::vector<Bytes> outputs;   // by rank: the receive buffer
+    std::vector<Bytes> residuals; // by rank: a value of the accumulator's type for each input
+};
+
+// Returns the values that the ranks' calls run on: inputs and residuals of the call before, in the
+// accumulator's type.
+std::vector<Bytes> with_residuals(const TwinCall &call, const std::vector<Bytes> &inputs,
+                                  const std::vector<Bytes> &residuals);
+
+// `inputs`: of all ranks, as with_residuals returns them.
+TwinStates state_twin(const TwinCall &call, const std::vector<Bytes> &inputs,
+                      qccl::Feedback feedback);
+
+} // namespace qtest
