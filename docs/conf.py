@@ -35,7 +35,8 @@ man_pages = json.loads(pathlib.Path(os.environ["QCCL_PAGES"]).read_text()) if "Q
 
 # Types of C, MPI and Python, which have no page here.
 nitpick_ignore = [("c:identifier", name) for name in ("size_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "MPI_Comm",
-                                                       "qcclColl", "qcclRequest", "qcclComm", "qcclCodec", "qcclLayerCodecs")]
+                                                       "qcclColl", "qcclRequest", "qcclComm", "qcclCodec", "qcclState",
+                                                       "qcclLayerCodecs")]
 nitpick_ignore_regex = [("py:.*", ".*")]
 
 autodoc_member_order = "bysource"

@@ -1,12 +1,13 @@
-! The settings of a communicator and of a call, and the C structs that they become. Any thread may call the procedures; they
+! The settings of a communicator, of a call and of a state, and the C structs that they become. Any thread may call the procedures; they
 ! do not block.
 module qccl_config
   use, intrinsic :: iso_c_binding
-  use qccl_handles, only: qcclCodec
+  use qccl_constants, only: qcclFeedbackAll
+  use qccl_handles, only: qcclCodec, qcclState
   use qccl_c
   implicit none
   private
-  public :: c_text, fortran_text, fill_config, fill_coll_config ! of the binding alone
+  public :: c_text, fortran_text, fill_config, fill_coll_config, fill_state_config ! of the binding alone
 
   abstract interface
     ! Called again and again while a collective waits long, from the thread that waits.
@@ -42,6 +43,13 @@ module qccl_config
     character(:), allocatable :: algorithm
     real(c_double) :: timeout = 0
     integer(c_int64_t) :: tag = 0, stride = 0
+    type(qcclState) :: state = qcclState()
+  end type
+
+  ! The settings of a state: qcclStateConfig_t of qccl.h describes them.
+  type, public :: qcclStateConfig
+    integer(c_int64_t) :: seed = 0
+    integer(c_int32_t) :: feedback = qcclFeedbackAll
   end type
 
   ! A text as C has it, while a call needs it.
@@ -49,7 +57,7 @@ module qccl_config
     character(kind=c_char), allocatable :: characters(:)
   end type
 
-  ! The C forms of the two, and what they point to.
+  ! The C forms of the first two, and what they point to.
   type, public :: config_holder
     private
     type(c_qcclConfig) :: config
@@ -136,8 +144,23 @@ contains
       held%config%timeout = config%timeout
       held%config%tag = config%tag
       held%config%stride = config%stride
+      held%config%state = config%state%handle
     end if
     if (present(codec)) held%config%codec = codec%handle
+  end function
+
+  ! The same for a state, of which `held` is the C form.
+  function fill_state_config(held, config) result(address)
+    type(c_qcclStateConfig), intent(inout), target :: held
+    type(qcclStateConfig), intent(in), optional :: config
+    type(c_ptr) :: address
+    integer(c_int32_t) :: ignored
+    address = c_null_ptr
+    if (.not. present(config)) return
+    address = c_loc(held)
+    ignored = c_qcclConfigInit(address, c_sizeof(held))
+    held%seed = config%seed
+    held%feedback = config%feedback
   end function
 
 end module qccl_config

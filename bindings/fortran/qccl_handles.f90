@@ -16,6 +16,9 @@ module qccl_handles
   type, bind(c), public :: qcclLayerCodecs
     type(c_ptr) :: handle = c_null_ptr
   end type
+  type, bind(c), public :: qcclState
+    type(c_ptr) :: handle = c_null_ptr
+  end type
   type, bind(c), public :: qcclStream
     type(c_ptr) :: handle = c_null_ptr ! of qcclStreamCreate, or of the vendor's runtime
   end type
@@ -37,12 +40,12 @@ module qccl_handles
 
   public :: operator(==), operator(/=)
   interface operator(==)
-    procedure same_comm, same_codec, same_stream, same_request, same_coll, same_registration, same_layers, &
-      same_type, same_op
+    procedure same_comm, same_codec, same_state, same_stream, same_request, same_coll, same_registration, same_layers
+    procedure same_type, same_op
   end interface
   interface operator(/=)
-    procedure other_comm, other_codec, other_stream, other_request, other_coll, other_registration, other_layers, &
-      other_type, other_op
+    procedure other_comm, other_codec, other_state, other_stream, other_request, other_coll, other_registration, other_layers
+    procedure other_type, other_op
   end interface
 
 contains
@@ -60,6 +63,11 @@ contains
   elemental logical function same_codec(a, b)
     type(qcclCodec), intent(in) :: a, b
     same_codec = same_handle(a%handle, b%handle)
+  end function
+
+  elemental logical function same_state(a, b)
+    type(qcclState), intent(in) :: a, b
+    same_state = same_handle(a%handle, b%handle)
   end function
 
   elemental logical function same_stream(a, b)
@@ -105,6 +113,11 @@ contains
   elemental logical function other_codec(a, b)
     type(qcclCodec), intent(in) :: a, b
     other_codec = .not. a == b
+  end function
+
+  elemental logical function other_state(a, b)
+    type(qcclState), intent(in) :: a, b
+    other_state = .not. a == b
   end function
 
   elemental logical function other_stream(a, b)

@@ -1,10 +1,10 @@
-! Operations of the program, codecs, memory, explanations and statistics. The comments of qccl.h say which procedures block,
+! Operations of the program, codecs, states, memory, explanations and statistics. The comments of qccl.h say which procedures block,
 ! and which threads may call them. ierror: receives the result. Without it an error prints its sentence and stops the program.
 module qccl_objects
   use, intrinsic :: iso_c_binding
   use qccl_constants
   use qccl_handles
-  use qccl_config, only: c_text, fortran_text
+  use qccl_config, only: c_text, fortran_text, fill_state_config, qcclStateConfig
   use qccl_errors, only: finish
   use qccl_buffers, only: call_arguments, read_messages
   use qccl_c, qcclCommStats => c_qcclCommStats
@@ -12,6 +12,7 @@ module qccl_objects
   private
   public :: qcclRedOpCreate, qcclRedOpCreatePreMulSum, qcclRedOpDestroy
   public :: qcclCodecCreate, qcclCodecDestroy, qcclCodecGetSpec, qcclCodecMaxEncodedBytes, qcclCodecEncode, qcclCodecDecode
+  public :: qcclStateCreate, qcclStateBytes, qcclStateSave, qcclStateLoad, qcclStateReset, qcclStateDestroy
   public :: qcclMemAlloc, qcclMemFree, qcclCommRegister, qcclCommDeregister
   public :: qcclExplain, qcclCommStats, qcclCommGetStats
 
@@ -178,6 +179,68 @@ contains
         values%datatype, where%handle)
       call finish("qcclCodecDecode", result, ierror=ierror)
     end if
+  end subroutine
+
+  subroutine qcclStateCreate(state, comm, count, datatype, config, ierror)
+    type(qcclState), intent(out) :: state
+    type(qcclComm), intent(in) :: comm
+    integer(c_size_t), intent(in) :: count
+    type(qcclDataType), intent(in) :: datatype
+    type(qcclStateConfig), intent(in), optional :: config
+    integer(c_int), intent(out), optional :: ierror
+    type(c_qcclStateConfig) :: held
+    integer(c_int32_t) :: result
+    result = c_qcclStateCreate(state%handle, comm%handle, count, datatype%value, fill_state_config(held, config))
+    call finish("qcclStateCreate", result, comm, ierror=ierror)
+  end subroutine
+
+  ! bytes: what qcclStateSave writes.
+  subroutine qcclStateBytes(state, bytes, ierror)
+    type(qcclState), intent(in) :: state
+    integer(c_size_t), intent(out) :: bytes
+    integer(c_int), intent(out), optional :: ierror
+    bytes = 0
+    call finish("qcclStateBytes", c_qcclStateBytes(state%handle, bytes), ierror=ierror)
+  end subroutine
+
+  subroutine qcclStateSave(state, buffer, ierror)
+    type(qcclState), intent(in) :: state
+    type(*), dimension(..), intent(inout), target :: buffer
+    integer(c_int), intent(out), optional :: ierror
+    type(call_arguments) :: saved
+    integer(c_int32_t) :: result
+    result = read_messages(saved, recv=buffer, datatype=qcclUint8, comm=c_null_ptr)
+    if (result /= qcclSuccess) then
+      call finish("qcclStateSave", result, refused=.true., ierror=ierror)
+    else
+      call finish("qcclStateSave", c_qcclStateSave(state%handle, saved%recv, saved%recv_count), ierror=ierror)
+    end if
+  end subroutine
+
+  subroutine qcclStateLoad(state, buffer, ierror)
+    type(qcclState), intent(in) :: state
+    type(*), dimension(..), intent(in), target :: buffer
+    integer(c_int), intent(out), optional :: ierror
+    type(call_arguments) :: saved
+    integer(c_int32_t) :: result
+    result = read_messages(saved, send=buffer, datatype=qcclUint8, comm=c_null_ptr)
+    if (result /= qcclSuccess) then
+      call finish("qcclStateLoad", result, refused=.true., ierror=ierror)
+    else
+      call finish("qcclStateLoad", c_qcclStateLoad(state%handle, saved%send, saved%send_count), ierror=ierror)
+    end if
+  end subroutine
+
+  subroutine qcclStateReset(state, ierror)
+    type(qcclState), intent(in) :: state
+    integer(c_int), intent(out), optional :: ierror
+    call finish("qcclStateReset", c_qcclStateReset(state%handle), ierror=ierror)
+  end subroutine
+
+  subroutine qcclStateDestroy(state, ierror)
+    type(qcclState), intent(in) :: state
+    integer(c_int), intent(out), optional :: ierror
+    call finish("qcclStateDestroy", c_qcclStateDestroy(state%handle), ierror=ierror)
   end subroutine
 
   ! c_f_pointer makes an array of the address.

@@ -37,8 +37,8 @@
  *   thread is inside the communicator, and from the idle and log functions of qcclConfig_t.
  *
  * Handles
- * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, streams of qcclStreamCreate, requests,
- *   registrations) are numbers, not addresses. A process gives each number once.
+ * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, qcclState_t, streams of qcclStreamCreate,
+ *   requests, registrations) are numbers, not addresses. A process gives each number once.
  * - A handle ends when it is destroyed, aborted or deregistered. From then on every call with it is
  *   refused with qcclInvalidUsage, for the life of the process. If a call races with the end, a
  *   call that comes too late is refused, and a call that came in time finishes first.
@@ -49,7 +49,7 @@
  *   a communicator of a GPU, streams are the vendor's, and the vendor's runtime does dereference
  *   them.
  * - A forked child may use and destroy its parent's codecs. It is refused its parent's
- *   communicators, streams and requests with qcclInvalidUsage.
+ *   communicators, states, streams and requests with qcclInvalidUsage.
  */
 #ifndef QCCL_H
 #define QCCL_H
@@ -257,6 +257,7 @@ enum {
  * on. */
 typedef struct qcclComm *qcclComm_t;
 typedef struct qcclCodec *qcclCodec_t;
+typedef struct qcclState *qcclState_t;
 
 /* A stream does its work in order. A function that takes a stream reads it as the device of the
  * communicator says.
@@ -483,7 +484,10 @@ typedef struct {
     uint64_t tag;           /* shown in errors and traces */
     uint64_t stride;        /* elements from the start of a block to the start of the next one in
                              * the caller's vectors, see below; 0: blocks follow one another */
-    uint64_t reserved[7];
+    qcclState_t state;      /* of an all-reduce, reduce or reduce-scatter with qcclSum or qcclAvg:
+                             * what a lossy codec loses in this call is added to the next call
+                             * with the state, see "States"; NULL: it is lost */
+    uint64_t reserved[6];
 } qcclCollConfig_t;
 
 /* stride: of all-gather, reduce-scatter, gather, scatter and all-to-all. Block r of a vector with
@@ -500,12 +504,12 @@ typedef struct {
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
      {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
-    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, 0, {0}}
+    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, 0, NULL, {0}}
 
 /* Initialises a config as the macros do, for languages without macros: fills it with zeros and sets
  * the three leading fields.
  *
- * config: a qcclConfig_t or a qcclCollConfig_t.
+ * config: a qcclConfig_t, a qcclCollConfig_t or a qcclStateConfig_t.
  * size: the size of that struct, in bytes.
  * Returns
  *   qcclInvalidArgument  config is NULL, or size is less than that of any config or more than 4096.
@@ -1381,8 +1385,8 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  *   whose codecs serve reductions alone: qcclConfig_t, QCCL_CODEC and plan files.
  *
  * "auto", "guard" and "owner" are only for collectives. Of the functions below, all but
- * qcclCodecCreate, qcclCodecDestroy and qcclCodecGetSpec refuse a codec with "auto", "guard" or "owner=exact"
- * (qcclInvalidArgument). */
+ * qcclCodecCreate, qcclCodecDestroy and qcclCodecGetSpec refuse a codec with "auto", "guard" or
+ * "owner=exact" (qcclInvalidArgument). */
 
 /* Makes a codec.
  *
@@ -1471,15 +1475,13 @@ QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t
  * codec for all of them, the uniform codec. What counts is the sum of the squared errors of one
  * encode over all values of all layers.
  *
- * A training notes values of its layers in some steps, lets the library decide now and then, and
- * names the codec of each layer in the config of its calls:
- *   qcclLayerCodecsCreate(&layers, counts, nlayers, qcclFloat32, "int4", NULL);
- *   every 1000 steps: for each layer qcclLayerCodecsNote(layers, i, gradients[i]), over a few
- * steps; qcclLayerCodecsDecide(layers, comm); in each step:     qcclLayerCodecsGet(layers, i,
- * &config.codec); qcclAllReduceConfig(..., &config); The choice is that of L-GreCo (Markov et al.,
- * MLSys 2024): a dynamic program over the error, in 10,000 steps of the budget. Unlike there, the
- * errors of several steps are summed, not the values.
- */
+ * A training notes values of its layers in some steps (qcclLayerCodecsNote), lets the library
+ * decide now and then (qcclLayerCodecsDecide), and names the codec of each layer
+ * (qcclLayerCodecsGet) in the config of its calls.
+ *
+ * The choice is that of L-GreCo (Markov et al., MLSys 2024): a dynamic program over the error, in
+ * 10,000 steps of the budget. Unlike there, the errors of several steps are averaged, not the
+ * values. */
 
 typedef struct qcclLayerCodecs *qcclLayerCodecs_t;
 
@@ -1490,12 +1492,16 @@ typedef struct qcclLayerCodecs *qcclLayerCodecs_t;
  * nlayers: 1 to 16384.
  * type: of all values: floating point, or complex, whose parts are measured as floats.
  * uniform: the spec of the codec whose error is the budget; NULL: int4.
- * candidates: the specs of the codecs to choose from, separated by commas ("int3,int4:block=64,
- *   none"), at most 256 with the uniform codec, which always is one. NULL: int2 to int8 in blocks
- * of several lengths, and none. Returns qcclInvalidArgument  layers_out or counts is NULL; nlayers
- * or a count is out of range; type is unknown; a spec is not valid, has "auto", "guard" or
- * "owner=exact", or does not encode sums of the type; or a setting (a QCCL_ variable) cannot be
- * read. resource errors Threads: any. Does not block. */
+ * candidates: the specs of the codecs to choose from, separated by commas, as in
+ *   "int3,int4:block=64,none"; at most 256 with the uniform codec, which always is one. NULL: int2
+ *   to int8 in blocks of several lengths, and none.
+ * Returns
+ *   qcclInvalidArgument  layers_out or counts is NULL; nlayers or a count is out of range; the type
+ *                        is unknown; a spec is not valid, has "auto", "guard" or "owner=exact", or
+ *                        does not encode sums of the type; or a setting (a QCCL_ variable) cannot
+ *                        be read. The caller corrects it and calls again.
+ *   resource errors
+ * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclLayerCodecsCreate(qcclLayerCodecs_t *layers_out, const size_t counts[],
                                             size_t nlayers, qcclDataType_t type,
                                             const char *uniform, const char *candidates);
@@ -1518,10 +1524,12 @@ QCCL_API qcclResult_t qcclLayerCodecsNote(qcclLayerCodecs_t layers, size_t layer
  *
  * layers: must not be NULL.
  * comm: the ranks that get the same choice, which is made by the notes of rank 0; those of the
- * other ranks are forgotten. All ranks of comm make this call, in the same order as their
- * collectives, with objects of equal layers, type, uniform codec and candidates; among these calls
- * it is an all-gather. NULL: no other rank takes the choice. Returns handle errors        of layers
- * and comm qcclMismatch         Another rank's layers or candidates differ from those of rank 0.
+ *   other ranks are forgotten. All ranks of comm make this call, in the same order as their
+ *   collectives, with objects of equal layers, type, uniform codec and candidates; among these
+ *   calls it is an all-gather. NULL: no other rank takes the choice.
+ * Returns
+ *   handle errors        of layers and comm
+ *   qcclMismatch         Another rank's layers or candidates differ from those of rank 0.
  *   failures, resource errors
  *   After an error the choice and the notes are as before.
  * Threads: one at a time for each communicator. With comm it blocks until all ranks have called. */
@@ -1559,6 +1567,128 @@ QCCL_API qcclResult_t qcclLayerCodecsDescribe(qcclLayerCodecs_t layers, char *bu
  *   handle errors
  * Threads: any. Does not block for long. */
 QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
+
+/* ---- States -----------------------------------------------------------------------------------
+ *
+ * A state makes good in the next call what a lossy codec loses in this one (error feedback). Sums
+ * of gradients over many steps then are those of lossless calls, up to what the ranks still owe, so
+ * that coarse codecs (onebit, terngrad, topk, int2) train models.
+ *
+ * A state belongs to one tensor of one rank: what the rank gives to an all-reduce or a reduce, or
+ * all blocks that it gives to a reduce-scatter. It holds a residual for each element, a seed, and
+ * the number of its calls. A call that names it in qcclCollConfig_t adds the residual to the values
+ * of `send`, which stay as they are, and runs on these sums. What the encodes of this rank lose
+ * becomes the new residual. Where a call runs without a codec, the residual is added, and none is
+ * left. WIRE.md, "State", defines every bit.
+ *
+ * - All ranks of a call name a state, or none does (qcclMismatch).
+ * - A call that is refused or fails leaves the state as it was. After a failure, ranks that had
+ *   finished the call are one call ahead of the others. With stochastic rounding the numbers of
+ *   calls and the seeds of all ranks have to be equal (qcclMismatch): qcclStateLoad or
+ *   qcclStateReset makes them so.
+ * - The noise of a call is drawn from the state's seed and number of calls. A job that loads what
+ *   it has saved goes on with the bits of one that was not interrupted.
+ * - After qcclCommShrink a rank saves its state and loads it into one of the new communicator. The
+ *   errors of ranks that have died are lost.
+ * - One call at a time uses a state. A call keeps its state until it has ended, on a stream too,
+ *   also if the state is destroyed meanwhile. A prepared call keeps it until it is freed.
+ * - A call with a state runs by itself in a group. The group may name a state once.
+ * - Refused (qcclInvalidArgument) are other collectives, v-forms, a stride and other operations; a
+ *   state of another type or count, or made for another rank or another number of ranks; and a
+ *   state on a communicator of a GPU. Refused with qcclInvalidUsage is a state that a call uses
+ *   which has not ended.
+ * - A guard samples the values of `send`, without the residual. */
+
+/* Whose errors a state keeps: those of a rank's own values and of sums that are not complete, and
+ * those of the complete sums that it encodes for all ranks. */
+typedef int32_t qcclFeedback_t;
+enum {
+    qcclFeedbackAll = 0,  /* both */
+    qcclFeedbackFirst = 1 /* the first alone */
+};
+
+/* The settings of a state. */
+typedef struct {
+    size_t size;             /* these three: set by QCCL_STATE_CONFIG_INIT and qcclConfigInit */
+    uint32_t magic;
+    uint32_t version;
+    uint64_t seed;           /* of stochastic rounding; equal on all ranks. It takes the place of
+                              * the codec's */
+    qcclFeedback_t feedback; /* default: qcclFeedbackAll */
+    uint32_t reserved[9];
+} qcclStateConfig_t;
+
+#define QCCL_STATE_CONFIG_INIT                                                                     \
+    {sizeof(qcclStateConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, 0, qcclFeedbackAll, {0}}
+
+/* Makes a state whose residual is zero. It takes 8 bytes for each element (16 for qcclFloat64 and
+ * qcclComplex64, 32 for qcclComplex128) until it is destroyed.
+ *
+ * state_out: receives the state. The caller destroys it with qcclStateDestroy.
+ * comm: whose calls use the state, on the host. The state keeps this rank's number and the number
+ *   of ranks. It may outlive the communicator, and may be used on another one in which both are the
+ *   same.
+ * count: elements of the tensor; of a reduce-scatter, of the blocks of all ranks together.
+ * type: of the elements: a floating or a complex type.
+ * config: NULL stands for the defaults. The library keeps no reference to it.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  state_out is NULL, memory cannot hold so many elements, the type has no
+ *                        codecs, config is wrong, or the communicator's device is a GPU.
+ *   resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateCreate(qcclState_t *state_out, qcclComm_t comm, size_t count,
+                                      qcclDataType_t type, const qcclStateConfig_t *config);
+/* Gives the number of bytes that qcclStateSave writes.
+ *
+ * state: must not be NULL.
+ * bytes_out: receives the number, which never changes.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  bytes_out is NULL.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateBytes(qcclState_t state, size_t *bytes_out);
+/* Writes the state in a form that any machine reads. It says what it holds and carries a CRC32C.
+ *
+ * state: must not be NULL.
+ * buffer: `bytes` bytes of memory of the host, at least as many as qcclStateBytes gives. Further
+ *   bytes stay as they are.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  buffer is NULL, or bytes is too small.
+ *   qcclInvalidUsage     also if a call uses the state, or another thread saves, loads or resets
+ *                        it. The caller waits for that and calls again.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateSave(qcclState_t state, void *buffer, size_t bytes);
+/* Takes residual, seed and number of calls from what qcclStateSave wrote. After an error the state
+ * is as it was.
+ *
+ * state: must not be NULL.
+ * buffer: `bytes` bytes of memory of the host, exactly those that were saved.
+ * Returns
+ *   handle errors
+ *   qcclInvalidArgument  buffer is NULL, or it holds the state of another tensor (type or count),
+ *                        with other feedback, or of another rank of as many ranks. What ranks of a
+ *                        communicator with another number of ranks have saved is taken.
+ *   qcclInvalidUsage     as for qcclStateSave
+ *   qcclDamagedData      The bytes are not a whole, intact state. The caller gets them again.
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateLoad(qcclState_t state, const void *buffer, size_t bytes);
+/* Makes the residual and the number of calls zero. The seed stays.
+ *
+ * state: must not be NULL.
+ * Returns
+ *   handle errors
+ *   qcclInvalidUsage     as for qcclStateSave
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateReset(qcclState_t state);
+/* Ends a state. Calls that have been made or prepared keep it until they have ended or are freed.
+ *
+ * state: NULL does nothing.
+ * Returns
+ *   handle errors, resource errors
+ * Threads: any. Does not block. */
+QCCL_API qcclResult_t qcclStateDestroy(qcclState_t state);
 
 /* ---- Host streams ---------------------------------------------------------------------------- */
 

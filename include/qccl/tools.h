@@ -101,6 +101,12 @@ QCCL_TWIN_OF(qcclLayerCodecsDecide);
 QCCL_TWIN_OF(qcclLayerCodecsGet);
 QCCL_TWIN_OF(qcclLayerCodecsDescribe);
 QCCL_TWIN_OF(qcclLayerCodecsDestroy);
+QCCL_TWIN_OF(qcclStateCreate);
+QCCL_TWIN_OF(qcclStateBytes);
+QCCL_TWIN_OF(qcclStateSave);
+QCCL_TWIN_OF(qcclStateLoad);
+QCCL_TWIN_OF(qcclStateReset);
+QCCL_TWIN_OF(qcclStateDestroy);
 
 QCCL_TWIN_OF(qcclStreamCreate);
 QCCL_TWIN_OF(qcclStreamDestroy);

@@ -206,7 +206,7 @@ std::string LayerCodecs::describe() {
 using LayerCodecsHandles = HandleTable<HandleRecord<LayerCodecs>>;
 using LayerCodecsRef = LayerCodecsHandles::Reference;
 
-constinit LayerCodecsHandles layer_codecs_handles{{.tag = 0x51C9,
+constinit LayerCodecsHandles layer_codecs_handles{{.tag = 0x51CA,
                                                    .argument = "layers",
                                                    .unknown = "no qcclLayerCodecsCreate made",
                                                    .ended = "destroyed",

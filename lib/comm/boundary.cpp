@@ -76,6 +76,13 @@ const StructRule coll_config_rule{"qcclCollConfig_t",
                                   offsetof(qcclCollConfig_t, reserved),
                                   sizeof(qcclCollConfig_t)};
 
+const StructRule state_config_rule{"qcclStateConfig_t",
+                                   "QCCL_STATE_CONFIG_INIT",
+                                   64, // release 0.1
+                                   sizeof(qcclStateConfig_t),
+                                   offsetof(qcclStateConfig_t, reserved),
+                                   sizeof(qcclStateConfig_t)};
+
 static size_t first_nonzero(const std::byte *bytes, size_t begin, size_t end) {
     static constexpr std::byte zeros[128]{};
     // The range of an ordinary call is compared with a few instructions.
@@ -126,6 +133,12 @@ Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given) {
     return known;
 }
 
+Result<qcclStateConfig_t> take_config(const qcclStateConfig_t *given) {
+    qcclStateConfig_t known = QCCL_STATE_CONFIG_INIT;
+    if (given) QCCL_TRY(take_struct(state_config_rule, given, &known));
+    return known;
+}
+
 Result<std::optional<std::chrono::nanoseconds>> take_timeout(const char *field, double seconds) {
     using std::chrono::nanoseconds;
     constexpr double century = 100.0 * 365 * 86400; // more overflows when added to a clock
@@ -159,11 +172,13 @@ using namespace qccl;
 qcclResult_t qcclConfigInit(void *config, size_t size) {
     return guarded([=]() -> Done {
         if (!config) return invalid_argument("config is NULL");
-        if (size < std::min(config_rule.first_bytes, coll_config_rule.first_bytes) ||
+        if (size < std::min({config_rule.first_bytes, coll_config_rule.first_bytes,
+                             state_config_rule.first_bytes}) ||
             size > most_struct_bytes)
-            return invalid_argument("size is %zu, but a qcclConfig_t has %zu bytes and a "
-                                    "qcclCollConfig_t %zu",
-                                    size, config_rule.bytes, coll_config_rule.bytes);
+            return invalid_argument("size is %zu, but a qcclConfig_t has %zu bytes, a "
+                                    "qcclCollConfig_t %zu and a qcclStateConfig_t %zu",
+                                    size, config_rule.bytes, coll_config_rule.bytes,
+                                    state_config_rule.bytes);
         std::memset(config, 0, size);
         const Lead lead{size, QCCL_CONFIG_MAGIC, QCCL_VERSION};
         std::memcpy(config, &lead, sizeof lead);

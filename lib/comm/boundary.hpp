@@ -65,7 +65,7 @@ struct StructRule {
     size_t reserved_begin, reserved_end;
 };
 
-extern const StructRule config_rule, coll_config_rule;
+extern const StructRule config_rule, coll_config_rule, state_config_rule;
 
 // Checks `given`, and copies the fields that both sides know over `known`, which holds the
 // defaults. Returns invalid_argument if `given` was not initialised, or if a field that this
@@ -75,6 +75,7 @@ Done take_struct(const StructRule &rule, const void *given, void *known);
 // NULL gives the defaults.
 Result<qcclConfig_t> take_config(const qcclConfig_t *given);
 Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given);
+Result<qcclStateConfig_t> take_config(const qcclStateConfig_t *given);
 
 // Converts seconds of a config. Below 0 means never (0 ns), 0 gives nothing, and more than a
 // century, infinity included, counts as a century. NaN is refused (invalid_argument) with the name

@@ -38,6 +38,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         uint64_t{codec.budget.bits},
         std::bit_cast<uint64_t>(codec.guard),
         static_cast<uint64_t>(codec.owner),
+        static_cast<uint64_t>(key.feedback),
         key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
@@ -116,6 +117,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
                     .inner_codec = plan.inner_codec,
                     .count = key.v.parts ? key.v.parts->common_total() : key.count,
                     .parts = key.v.parts,
+                    .feedback = key.feedback,
                     .spacing = key.spacing,
                     .team = team,
                     .algorithm = spec(plan.algorithm)};

@@ -53,6 +53,7 @@ struct ProgramKey {
     uint64_t count = 0;   // of a v-form: by which choices are made, equal on all ranks
     KeyParts v;           // of a v-form of the collective
     uint64_t spacing = 0; // from block to block of the caller's vectors; 0: they have no gaps
+    Feedback feedback = Feedback::none;
     Codec codec;
     Algorithm algorithm; // named by call, communicator or environment; empty: planned
     Pieces pieces;
@@ -111,6 +112,7 @@ private:
 // The part of a call's config that decides its program, as C passes it, unchecked.
 struct ConfigKey {
     uint64_t stride = 0;
+    Feedback feedback = Feedback::none; // of the state
     const void *codec = nullptr;
     std::array<uint64_t, 4> algorithm{}; // the name, padded with zeros
 

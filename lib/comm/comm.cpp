@@ -137,6 +137,8 @@ Done Comm::run(const ProgramRef &program, const Request &request) {
     if (!is_first || errors_.has_failed()) [[unlikely]]
         QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, std::nullopt);
+    if (request.state) [[unlikely]]
+        return run_with_state(program, request, {});
     const Call call = next_call(request);
     return run_now(call, is_first, [&] { return execute(*program, call); });
 }
@@ -161,11 +163,30 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
     if (!stream.host && !stream.gpu) return run(program, request);
     QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, stream.gpu);
+    if (request.state) return run_with_state(program, request, stream);
     Call call = next_call(request);
     call.queued = queued_now();
     return enqueue(
         record_of(*program, call),
         [this, program, op = request.op, call] { return execute(*program, call); }, stream);
+}
+
+// The state is free again before the caller can know that the call has ended.
+Done Comm::run_with_state(const ProgramRef &program, const Request &request,
+                          const CallStream &stream) {
+    QCCL_TRY(const std::shared_ptr<StateUse> use, StateUse::begin(request.state));
+    const bool is_first = sequencer_.is_idle();
+    Call call = next_call(request);
+    call.noise_seed = use->seed();
+    call.feedback = &use->feedback();
+    if (stream.host) call.queued = queued_now();
+    const auto run = [this, program, call, use] {
+        const Done done = execute(*program, call);
+        use->finish(done);
+        return done;
+    };
+    if (stream.host) return enqueue(record_of(*program, call), run, stream);
+    return run_now(call, is_first, run);
 }
 
 Done Comm::run_on_copies(const ProgramRef &program, const Request &request,

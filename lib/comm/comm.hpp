@@ -14,6 +14,7 @@
 #include "comm/call_reports.hpp"
 #include "comm/comm_config.hpp"
 #include "comm/comm_memory.hpp"
+#include "engine/run/feedback_state.hpp"
 #include "comm/implementations.hpp"
 #include "comm/streams.hpp"
 #include "device/device.hpp"
@@ -158,6 +159,7 @@ struct Request {
     uint64_t tag = 0;
     uint64_t queued = 0;                          // as Call::queued
     std::shared_ptr<const CustomOp> op = nullptr; // as Call::op
+    StateRef state = nullptr;                     // of a program with feedback
     // Of several calls of the caller that run as one: how many, and as in Call.
     uint64_t calls = 1;
     std::span<const CallPart> parts{};
@@ -338,6 +340,8 @@ private:
                      uint64_t captured);
     Done finish_in_turn(BegunCall &begun);
     Call next_call(const Request &request);
+    Done run_with_state(const ProgramRef &program, const Request &request,
+                        const CallStream &stream);
     Done execute_on_copies(const Program &program, const Call &call, const CallCopies &copies);
     // `run` makes the call of the record when its turn comes.
     template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);

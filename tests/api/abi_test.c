@@ -69,6 +69,9 @@ NEVER_CHANGES(qcclMaxLoc, 71);
 NEVER_CHANGES(sizeof(qcclResult_t), 4);
 NEVER_CHANGES(sizeof(qcclDataType_t), 4);
 NEVER_CHANGES(sizeof(qcclRedOp_t), 4);
+NEVER_CHANGES(sizeof(qcclFeedback_t), 4);
+NEVER_CHANGES(qcclFeedbackAll, 0);
+NEVER_CHANGES(qcclFeedbackFirst, 1);
 NEVER_CHANGES((qcclResult_t)-1 < 0, 1);
 NEVER_CHANGES(sizeof(qcclUniqueId), 128);
 NEVER_CHANGES(QCCL_CONFIG_MAGIC, 0x4C434351U);
@@ -117,6 +120,14 @@ NEVER_CHANGES(offsetof(qcclCollConfig_t, algorithm), 24);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, timeout), 32);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, tag), 40);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, stride), 48);
+NEVER_CHANGES(offsetof(qcclCollConfig_t, state), 56);
+
+NEVER_CHANGES(sizeof(qcclStateConfig_t), 64);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, size), 0);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, magic), 8);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, version), 12);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, seed), 16);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, feedback), 24);
 
 NEVER_CHANGES(sizeof(qcclCommStats_t), 128);
 NEVER_CHANGES(offsetof(qcclCommStats_t, size), 0);
@@ -136,15 +147,20 @@ static void the_function_fills_what_the_macros_fill(void **state)
 {
     const qcclConfig_t config = QCCL_CONFIG_INIT;
     const qcclCollConfig_t coll_config = QCCL_COLL_CONFIG_INIT;
+    const qcclStateConfig_t state_config = QCCL_STATE_CONFIG_INIT;
     qcclConfig_t filled;
     qcclCollConfig_t coll_filled;
+    qcclStateConfig_t state_filled;
     (void)state;
     memset(&filled, 0xAA, sizeof filled);
     memset(&coll_filled, 0xAA, sizeof coll_filled);
+    memset(&state_filled, 0xAA, sizeof state_filled);
     assert_int_equal(qcclConfigInit(&filled, sizeof filled), qcclSuccess);
     assert_int_equal(qcclConfigInit(&coll_filled, sizeof coll_filled), qcclSuccess);
     assert_memory_equal(&config, &filled, sizeof config);
     assert_memory_equal(&coll_config, &coll_filled, sizeof coll_config);
+    assert_int_equal(qcclConfigInit(&state_filled, sizeof state_filled), qcclSuccess);
+    assert_memory_equal(&state_config, &state_filled, sizeof state_config);
 }
 
 static void a_newer_config_can_be_filled(void **state)

@@ -27,7 +27,8 @@ class Config(ctypes.Structure):
 
 class CollConfig(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint32), ("version", c_uint32), ("codec", c_void_p), ("algorithm", c_char_p),
-                ("timeout", c_double), ("tag", c_uint64), ("stride", c_uint64), ("reserved", c_uint64 * 7)]
+                ("timeout", c_double), ("tag", c_uint64), ("stride", c_uint64), ("state", c_void_p),
+                ("reserved", c_uint64 * 6)]
 
 
 def load():

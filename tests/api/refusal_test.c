@@ -271,7 +271,7 @@ static void configs(void **state)
     refused(with_config(&config), qcclInvalidArgument, "size is 1099511627776");
     config.size = sizeof config;
     config.reserved[3] = 1;
-    refused(with_config(&config), qcclInvalidArgument, "byte 80 of the qcclCollConfig_t");
+    refused(with_config(&config), qcclInvalidArgument, "byte 88 of the qcclCollConfig_t");
     config.reserved[3] = 0;
     config.timeout = NAN;
     refused(with_config(&config), qcclInvalidArgument, "timeout is not a number");

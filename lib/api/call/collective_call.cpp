@@ -3,6 +3,7 @@
 #include "api/call/collective_call.hpp"
 
 #include "api/call/red_ops.hpp"
+#include "api/call/states.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
 #include "schedule/shape.hpp"
@@ -168,9 +169,14 @@ static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const C
     return {};
 }
 
-static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramKey &key,
+static Done take_call_config(Comm &comm, const CallArguments &given, ProgramKey &key,
                              Request &request, CallNames &names) {
-    QCCL_TRY(const qcclCollConfig_t config, take_config(given));
+    QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
+    if (config.state) {
+        QCCL_TRY(request.state, take_state(config.state));
+        QCCL_TRY(check_state(comm, given, key, request.state.get()));
+        key.feedback = request.state->shape().feedback;
+    }
     names = {.codec = config.codec != nullptr, .algorithm = config.algorithm != nullptr};
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
     const CallPolicy &policy = comm.parts().policy;
@@ -283,6 +289,7 @@ struct KeyedCall {
     std::shared_ptr<const CustomOp> op = nullptr;
     std::chrono::nanoseconds timeout{};
     uint64_t tag = 0;
+    StateRef state = nullptr;
     // False: the call needs a full check, which also finds what is wrong with it.
     bool can_be_remembered = true;
 };
@@ -296,6 +303,12 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     if (!timeout || (config->codec && !is_codec(config->codec))) return false;
     ConfigKey key{.stride = config->stride, .codec = config->codec};
     if (config->algorithm && !key.set_algorithm(config->algorithm)) return false;
+    if (config->state) {
+        auto state = take_state(config->state);
+        if (!state) return false;
+        call.state = std::move(*state);
+        key.feedback = call.state->shape().feedback;
+    }
     call.call_key.config = key;
     call.timeout = timeout->value_or(call.timeout);
     call.tag = config->tag;
@@ -338,6 +351,13 @@ static const CachedCall *find_before(Comm &comm, const CallArguments &given,
     return are_given(*before->parts, *given.parts, team) ? before : nullptr;
 }
 
+// What may differ between calls that run the same program.
+static Done check_repeated(const Comm &comm, const CallArguments &given, const CachedCall &before,
+                           const KeyedCall &call) {
+    QCCL_TRY(check_buffers(comm, given, before.key, before.extents));
+    return check_state(comm, given, before.key, call.state.get());
+}
+
 static Request request_of(const CallArguments &given, const CachedCall &before,
                           const KeyedCall &call) {
     return {.send = given.send,
@@ -345,7 +365,8 @@ static Request request_of(const CallArguments &given, const CachedCall &before,
             .timeout = call.timeout,
             .noise_seed = before.key.codec.seed,
             .tag = call.tag,
-            .op = call.op};
+            .op = call.op,
+            .state = call.state};
 }
 
 namespace {
@@ -366,7 +387,7 @@ static Result<NewCall> make_new(Comm &comm, const CallArguments &given) {
     const BufferExtents extents = extents_of(key, team_of(comm));
     QCCL_TRY(check_buffers(comm, given, key, extents));
     CallNames names;
-    QCCL_TRY(take_call_config(comm, given.config, key, request, names));
+    QCCL_TRY(take_call_config(comm, given, key, request, names));
     request.noise_seed = key.codec.seed;
     if (is_custom(key.op)) key.caller_type = std::exchange(key.type, carrier_of(key.type));
     QCCL_TRY(const ProgramRef program, comm.program(key));
@@ -381,7 +402,7 @@ Done check_config(Comm &comm, const CallArguments &given) {
     CallNames names;
     QCCL_TRY(ProgramKey key, take_key(given, team_of(comm), request));
     QCCL_TRY(outcome(take_stride(given, key, comm.size())));
-    return take_call_config(comm, given.config, key, request, names);
+    return take_call_config(comm, given, key, request, names);
 }
 
 Result<ReadyCall> make_ready(Comm &comm, const CallArguments &given) {
@@ -402,7 +423,7 @@ static Result<ReadyCall> make_and_remember(Comm &comm, const CallArguments &give
 Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
     const KeyedCall call = keyed(comm, given);
     if (const CachedCall *before = find_before(comm, given, call)) {
-        QCCL_TRY(check_buffers(comm, given, before->key, before->extents));
+        QCCL_TRY(check_repeated(comm, given, *before, call));
         return ReadyCall{before->program, request_of(given, *before, call)};
     }
     return make_and_remember(comm, given, call);
@@ -413,7 +434,7 @@ Result<ReadyCall> find_ready(Comm &comm, const CallArguments &given) {
 template <class Run> static Done find_and_run(Comm &comm, const CallArguments &given, Run run) {
     const KeyedCall call = keyed(comm, given);
     if (const CachedCall *before = find_before(comm, given, call)) {
-        QCCL_TRY(check_buffers(comm, given, before->key, before->extents));
+        QCCL_TRY(check_repeated(comm, given, *before, call));
         return run(before->program, request_of(given, *before, call));
     }
     QCCL_TRY(const ReadyCall ready, make_and_remember(comm, given, call));

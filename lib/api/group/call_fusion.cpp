@@ -76,7 +76,8 @@ static bool is_lossless(const Work &work) {
 static std::optional<FusedForm> find_form(const Program &program) {
     const Work &work = program.work;
     // Operations of the program differ from call to call.
-    if (!can_be_fused(work.collective) || work.parts || program.guard || is_made(work.op))
+    if (!can_be_fused(work.collective) || work.parts || program.guard || is_made(work.op) ||
+        work.feedback != Feedback::none)
         return std::nullopt;
     if (!has_blocks_alone(work.codec, work.count) ||
         !has_blocks_alone(work.inner_codec, work.count))

@@ -14,6 +14,7 @@
 // - of onebit, and of minmax with skip_incomplete, if the last bucket is incomplete;
 // - with a guard, which watches the calls of one tag;
 // - with an operation that the program has made;
+// - with a state;
 // - v-forms.
 #pragma once
 

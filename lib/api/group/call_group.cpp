@@ -100,8 +100,15 @@ Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(take_call_stream(entered.comm(), given.stream));
         QCCL_TRY(call.ready, find_ready(entered.comm(), given));
-        return {};
+        return add_state(call.ready.request.state.get());
     });
+}
+
+// The second call would begin before the caller could know that the first one has succeeded.
+Done CallGroup::add_state(const FeedbackState *state) {
+    if (!state || states_.insert(state).second) return {};
+    return Error::make(Code::invalid_usage,
+                       "config: state is that of an earlier call of the group");
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace qccl {
@@ -66,7 +67,10 @@ private:
     // Runs the checks of the latest call. If it is wrong, the group is refused.
     template <class Checks> Done check(Checks &&checks);
 
-    std::deque<GroupedCall> calls_; // a vector would move them as it grows
+    Done add_state(const FeedbackState *state);
+
+    std::deque<GroupedCall> calls_;          // a vector would move them as it grows
+    std::set<const FeedbackState *> states_; // of the calls
     std::optional<Error> refused_;
     uint32_t depth_ = 0;
 };

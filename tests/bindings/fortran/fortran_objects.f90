@@ -1,5 +1,5 @@
-! Communicators of communicators, operations, codecs, streams, requests, groups, memory and types by an explicit datatype. Three
-! or more ranks.
+! Communicators of communicators, operations, codecs, states, streams, requests, groups, memory and types by an explicit
+! datatype. Three or more ranks.
 module objects_functions
   use, intrinsic :: iso_c_binding
   use qccl
@@ -74,6 +74,7 @@ program fortran_objects
   call name_datatypes()
   call encode_values()
   call choose_codecs_of_layers()
+  call keep_errors()
   call wait_for_requests()
   call make_groups()
   call use_memory()
@@ -214,6 +215,44 @@ contains
     call qcclLayerCodecsDestroy(layers)
     call qcclLayerCodecsCreate(layers, [7_c_size_t], qcclFloat32, uniform="int99", ierror=ierror)
     call check(ierror == qcclInvalidArgument, "a uniform codec that is none")
+  end subroutine
+
+  ! The second sum pays what the first one owes, and does so again with the saved state.
+  subroutine keep_errors()
+    type(qcclState) :: state, again
+    type(qcclCodec) :: codec
+    type(qcclCollConfig) :: config
+    real, asynchronous :: values(200), first(200), second(200), repeated(200)
+    integer(1), allocatable :: saved(:)
+    integer(c_size_t) :: bytes
+    integer :: i
+    values = [(sin(0.3 * i), i = 1, 200)]
+    call qcclCodecCreate(codec, "onebit:min=0")
+    call qcclStateCreate(state, comm, 200_c_size_t, qcclFloat32, qcclStateConfig(seed=4, feedback=qcclFeedbackFirst))
+    config = qcclCollConfig(codec=codec, state=state)
+    call qcclAllReduce(values, first, comm, config=config)
+    call qcclStateBytes(state, bytes)
+    allocate (saved(bytes))
+    call qcclStateSave(state, saved)
+    call qcclAllReduce(values, second, comm, config=config)
+    call check(any(abs(second - first) > 0), "a state changes the next sum")
+    call qcclStateCreate(again, comm, 200_c_size_t, qcclFloat32, qcclStateConfig(feedback=qcclFeedbackFirst))
+    call check(again /= state, "two states")
+    call qcclStateLoad(again, saved)
+    config%state = again
+    call qcclAllReduce(values, repeated, comm, config=config)
+    call check(all(abs(repeated - second) <= 0), "a loaded state repeats the sum")
+    call qcclStateReset(again)
+    call qcclAllReduce(values, repeated, comm, config=config)
+    call check(all(abs(repeated - first) <= 0), "a reset state begins again")
+    saved(70) = not(saved(70))
+    call qcclStateLoad(again, saved, ierror=ierror)
+    call check(ierror == qcclDamagedData, "a damaged state")
+    call qcclStateDestroy(again)
+    call qcclStateDestroy(state)
+    call qcclAllReduce(values, repeated, comm, config=config, ierror=ierror)
+    call check(ierror == qcclInvalidUsage, "a destroyed state")
+    call qcclCodecDestroy(codec)
   end subroutine
 
   subroutine wait_for_requests()

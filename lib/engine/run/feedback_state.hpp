@@ -1,0 +1,96 @@
+// States (qcclState_t): what the codecs have lost of one rank's tensor, which the next call with
+// the state adds to its values. WIRE.md, "State", defines what a call makes of a state, and the
+// bytes of a saved one. The C functions make, save and load states, and Comm runs calls with them.
+// Any thread may call everything here; nothing blocks. One at a time uses a state: StateUse is the
+// right to do so.
+#pragma once
+
+#include "base/element_types.hpp"
+#include "base/result.hpp"
+#include "device/device.hpp"
+#include "engine/compile/ops.hpp"
+#include "engine/run/engine.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace qccl {
+
+// What a state is made for; it never changes.
+struct StateShape {
+    DataType type = DataType::float32; // floating or complex
+    uint64_t count = 0;                // elements
+    uint32_t ranks = 1, rank = 0;
+    Feedback feedback = Feedback::all;
+
+    DataType residual_type() const { return accumulator_of(real_type(type)); }
+    size_t residual_bytes() const { return count * reals_of(type) * type_bytes(residual_type()); }
+};
+
+class FeedbackState {
+public:
+    using Residuals = std::array<DeviceMemory, 2>;
+
+    // Makes a state that owes nothing. The error is that of the device's memory.
+    static Result<std::shared_ptr<FeedbackState>> create(const Device &device,
+                                                         const StateShape &shape, uint64_t seed);
+    FeedbackState(const StateShape &shape, uint64_t seed, Residuals residuals)
+        : shape_(shape), seed_(seed), residuals_(std::move(residuals)) {}
+
+    const StateShape &shape() const { return shape_; }
+    static constexpr size_t header_bytes = 64; // of a saved state
+    size_t saved_bytes() const { return header_bytes + shape_.residual_bytes(); }
+
+private:
+    friend class StateUse;
+
+    const StateShape shape_;
+    std::atomic<bool> is_used_{false};
+    // The rest belongs to who uses the state.
+    uint64_t seed_;
+    uint64_t calls_ = 0; // that have succeeded
+    Residuals residuals_;
+    size_t owed_ = 0; // which of the two the next call adds
+};
+using StateRef = std::shared_ptr<FeedbackState>;
+
+// A call's, or a function's, use of a state. Its end without `finish` leaves the state as it was.
+class StateUse {
+public:
+    // The error (invalid_usage) says that the state is used already.
+    static Result<std::shared_ptr<StateUse>> begin(StateRef state);
+    StateUse() = default;
+    StateUse(const StateUse &) = delete;
+    StateUse &operator=(const StateUse &) = delete;
+    ~StateUse() { end(); }
+
+    // Of a call: what the engine gets, and the seed of its noise.
+    const CallFeedback &feedback() const { return feedback_; }
+    uint64_t seed() const { return state_->seed_; }
+    // Takes what the call has lost, if it has succeeded, and ends the use. Others may then use the
+    // state at once.
+    void finish(const Done &done);
+
+    // `bytes` has saved_bytes() bytes.
+    void save(std::span<std::byte> bytes) const;
+    // The error is damaged_data, or invalid_argument for the state of another tensor or rank.
+    Done load(std::span<const std::byte> bytes);
+    void reset();
+
+private:
+    void end();
+    std::span<std::byte> residual(size_t which) const {
+        return {state_->residuals_[which].data(), state_->shape_.residual_bytes()};
+    }
+    size_t other() const { return 1 - state_->owed_; }
+
+    StateRef state_; // null: the use has ended
+    CallFeedback feedback_;
+};
+
+} // namespace qccl
