@@ -12,6 +12,7 @@
 
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/cpu/cpu_group-inl.hpp"
+#include "kernels/cpu/cpu_summed-inl.hpp"
 
 #include <utility>
 
@@ -297,9 +298,6 @@ private:
     HWY_ALIGN uint8_t buffer_[put_groups_most * group_values];
 };
 
-// Whether decoded values are stored at the destination or added to the values there.
-enum class Put : uint8_t { store, add };
-
 #if HWY_TARGET == HWY_AVX3
 inline constexpr bool has_code_table = true;
 #else
@@ -465,9 +463,9 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
                                                               dst);
     case CodecKind::minmax:
         return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
+    case CodecKind::onebit: return put_onebit<put>(range, groups, payload, first, count, dst);
     case CodecKind::plain: // no vector code decodes these
     case CodecKind::cast:
-    case CodecKind::onebit:
     case CodecKind::terngrad:
     case CodecKind::topk: return;
     }

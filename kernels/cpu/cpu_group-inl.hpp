@@ -227,6 +227,9 @@ HWY_INLINE Groups groups_of(const ChunkRange &range) {
     return groups;
 }
 
+// Whether decoded values are stored at the destination or added to the values there.
+enum class Put : uint8_t { store, add };
+
 // Provides the groups of a range as fp32, one tile at a time. Other formats, and a tile that the
 // range does not fill, are converted into a buffer. The rest of that buffer repeats the first value
 // of the last group, which changes no extreme.

@@ -1,6 +1,6 @@
 // A tier: the table of kernels for one target. The scalar reference handles everything without a
-// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, and casts of
-// fp64. Compiled once per target.
+// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, casts of
+// fp64, `terngrad` and `topk`. Compiled once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
+#include "kernels/cpu/cpu_summed-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,8 +25,8 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
         return range.type != DataType::float64 && codec.bucket % group_values == 0;
     case CodecKind::mx:
     case CodecKind::nvfp4: return true;
+    case CodecKind::onebit: return codec.bucket % group_values == 0;
     case CodecKind::plain:
-    case CodecKind::onebit:
     case CodecKind::terngrad:
     case CodecKind::topk: break;
     }
@@ -89,6 +90,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
         return range.codec->rounding == Rounding::stochastic
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
                    : encode_nvfp4<false>(range, noise, in, src, payload);
+    if (row.kind == CodecKind::onebit) return encode_signs(range, noise, in, src, payload);
     const bool is_integer = row.kind == CodecKind::integer;
     if (range.codec->rounding == Rounding::stochastic)
         encode_as<SimdRounding::stochastic>(is_integer, range, noise, in, src, payload);

@@ -73,6 +73,13 @@ HWY_INLINE WordVector choose(hn::Mask<Floats> mask, WordVector yes, WordVector n
     return hn::IfThenElse(hn::RebindMask(Words(), mask), yes, no);
 }
 
+// Returns the lanes of a mask as bits, the first lane lowest.
+HWY_INLINE uint32_t bits_of_mask(hn::Mask<Floats> mask) {
+    uint8_t bytes[sizeof(uint64_t)] = {}; // StoreMaskBits may write up to 8 bytes
+    hn::StoreMaskBits(Floats(), mask, bytes);
+    return load_bits<uint16_t>(bytes, 0);
+}
+
 // widen() of number.hpp: exact; NaN becomes canonical.
 template <class F> HWY_INLINE FloatVector widen_vector(WordVector v) {
     const Words dw;
