@@ -1,6 +1,6 @@
 // A tier: the table of kernels for one target. The scalar reference handles everything without a
-// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, casts of
-// fp64, `terngrad` and `topk`. Compiled once per target.
+// fast path: blocks that are neither 8 or 16 values nor whole groups, `minmax` and `topk` of fp64,
+// casts of fp64, and `terngrad`. Compiled once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
+#include "kernels/cpu/cpu_sparse-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
@@ -26,9 +27,9 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::mx:
     case CodecKind::nvfp4: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
+    case CodecKind::topk: return range.type != DataType::float64;
     case CodecKind::plain:
-    case CodecKind::terngrad:
-    case CodecKind::topk: break;
+    case CodecKind::terngrad: break;
     }
     return false;
 }
@@ -91,6 +92,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
                    : encode_nvfp4<false>(range, noise, in, src, payload);
     if (row.kind == CodecKind::onebit) return encode_signs(range, noise, in, src, payload);
+    if (row.kind == CodecKind::topk) return encode_largest(range, in, src, payload);
     const bool is_integer = row.kind == CodecKind::integer;
     if (range.codec->rounding == Rounding::stochastic)
         encode_as<SimdRounding::stochastic>(is_integer, range, noise, in, src, payload);
@@ -144,6 +146,7 @@ inline void decode(const ChunkRange &range, const std::byte *payload, DataType o
     if (range.codec->is_plain())
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
                           streams);
+    if (range.codec->row().is_sparse) return decode_largest(range, payload, out, dst, streams);
     if (!is_fast(range)) return scalar_kernels().decode(range, payload, out, dst, streams);
     const Groups groups = groups_of(range);
     decode_codes(range, groups, payload, out, dst, streams);
@@ -172,6 +175,7 @@ inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *paylo
     if (range.codec->is_plain())
         return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
                             range.count);
+    if (range.codec->row().is_sparse) return decode_add_largest(range, op, payload, accumulator);
     if (!is_fast(range)) return scalar_kernels().decode_add(range, op, payload, accumulator);
     const Groups groups = groups_of(range);
     decode_add_codes(range, op, groups, payload, accumulator);
