@@ -464,9 +464,10 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
     case CodecKind::minmax:
         return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
     case CodecKind::onebit: return put_onebit<put>(range, groups, payload, first, count, dst);
-    case CodecKind::plain: // no vector code decodes these
-    case CodecKind::cast:
     case CodecKind::terngrad:
+        return put_ternary<put>(range, payload, first * group_values, count, dst);
+    case CodecKind::plain: // these have no codes
+    case CodecKind::cast:
     case CodecKind::topk: return;
     }
 }

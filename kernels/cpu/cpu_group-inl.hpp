@@ -268,8 +268,13 @@ public:
         : noise_(noise), index_(noise.first_index + range.begin) {}
 
     HWY_INLINE const uint16_t *tile(size_t g, size_t count) {
-        const uint64_t first = index_ + g * group_values;
-        const size_t blocks = count * group_values / philox_draws + 1;
+        return draws(g * group_values, count * group_values);
+    }
+    // Returns the draws of `count` values from value `from` on. `count` is at most a tile, and a
+    // multiple of the draws of a generator block.
+    HWY_INLINE const uint16_t *draws(uint64_t from, size_t count) {
+        const uint64_t first = index_ + from;
+        const size_t blocks = (first % philox_draws + count + philox_draws - 1) / philox_draws;
         fill_draws(noise_, first / philox_draws, blocks, buffer_);
         return buffer_ + first % philox_draws;
     }

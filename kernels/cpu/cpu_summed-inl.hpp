@@ -1,7 +1,8 @@
-// Encodes and decodes `onebit`, whose scales come from sums over a bucket. The order of the sums is
-// that of summed_block.hpp: each of 32 lanes adds every 32nd value, and then the lanes add up
-// pairwise. The lanes lie side by side in vectors, so that the vectors add in the order of the
-// reference. Any thread may call; nothing blocks. Compiled once per target.
+// Encodes and decodes the codecs whose scales come from sums over a bucket, `onebit` and
+// `terngrad`. The order of the sums is that of summed_block.hpp: each of 32 lanes adds every 32nd
+// value, and then the lanes add up pairwise. The lanes lie side by side in vectors, so that the
+// vectors add in the order of the reference. Any thread may call; nothing blocks. Compiled once per
+// target.
 
 #if defined(QCCL_CPU_SUMMED_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_SUMMED_INL
@@ -45,21 +46,26 @@ public:
     PaddedSource(DataType in, const void *src)
         : src_(static_cast<const std::byte *>(src)), in_(in) {}
 
+    // Returns `count` values. The next call may overwrite them.
     HWY_INLINE const float *values(uint64_t from, size_t count) {
         if (in_ == DataType::float32 && count % group_values == 0)
             return reinterpret_cast<const float *>(src_) + from;
-        return converted(from, count);
+        if (from != from_ || count != count_) convert(from, count);
+        return buffer_;
     }
 
 private:
-    HWY_NOINLINE const float *converted(uint64_t from, size_t count) {
+    HWY_NOINLINE void convert(uint64_t from, size_t count) {
         copy(DataType::float32, buffer_, in_, src_ + from * type_bytes(in_), count, false);
         std::fill(buffer_ + count, buffer_ + round_up(count, group_values), 0.0F);
-        return buffer_;
+        from_ = from;
+        count_ = count;
     }
 
     const std::byte *src_;
     DataType in_;
+    uint64_t from_ = 0;
+    size_t count_ = 0; // values in the buffer
     HWY_ALIGN float buffer_[tile_values];
 };
 
@@ -177,6 +183,261 @@ void put_onebit(const ChunkRange &range, const Groups &groups, const std::byte *
             put_signs<put>(codes, mean, negative_mean, values);
             std::memcpy(dst, values, left * sizeof(float));
         }
+    }
+}
+
+// ---- terngrad: scales
+
+// Returns the bit pattern of the largest magnitude of a tile's groups, or `before` if that is
+// larger.
+HWY_INLINE uint32_t largest_of_groups(const float *x, size_t groups, uint32_t before) {
+    const Ints d;
+    const IntVector mask = hn::Set(d, INT32_MAX);
+    IntVector a = hn::Set(d, static_cast<int32_t>(before)), b = a;
+    for (size_t i = 0; i < groups * group_values; i += 2 * lanes()) {
+        a = hn::Max(a, hn::And(hn::BitCast(d, hn::LoadU(Floats(), x + i)), mask));
+        b = hn::Max(b, hn::And(hn::BitCast(d, hn::LoadU(Floats(), x + i + lanes())), mask));
+    }
+    return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b))));
+}
+
+// Adds the squares of lifted values to the sums of the lanes.
+HWY_INLINE void add_squares(const float *x, size_t groups, float lift, float *sums) {
+    const Floats d;
+    const FloatVector factor = hn::Set(d, lift);
+    const size_t step = lanes();
+    for (size_t j = 0; j < group_values; j += 2 * step) {
+        FloatVector sum_a = hn::Load(d, sums + j), sum_b = hn::Load(d, sums + j + step);
+        for (size_t i = j; i < groups * group_values; i += group_values) {
+            const FloatVector a = hn::Mul(hn::LoadU(d, x + i), factor),
+                              b = hn::Mul(hn::LoadU(d, x + i + step), factor);
+            sum_a = hn::Add(sum_a, hn::Mul(a, a));
+            sum_b = hn::Add(sum_b, hn::Mul(b, b));
+        }
+        hn::Store(sum_a, d, sums + j);
+        hn::Store(sum_b, d, sums + j + step);
+    }
+}
+
+// Computes the scale of the bucket of `count` values from value `from` of the range on.
+HWY_INLINE TerngradScale ternary_scale(PaddedSource &source, uint64_t from, uint64_t count,
+                                       uint32_t clip) {
+    const auto each_tile = [&](const auto &take) HWY_ATTR {
+        for (uint64_t i = 0; i < count; i += tile_values) {
+            const size_t part = std::min<uint64_t>(tile_values, count - i);
+            take(source.values(from + i, part), (part + group_values - 1) / group_values);
+        }
+    };
+    uint32_t largest = 0;
+    each_tile([&](const float *x, size_t groups)
+                  HWY_ATTR { largest = largest_of_groups(x, groups, largest); });
+    if (largest >= float_infinity) return terngrad_scale(largest, 0, count, clip);
+    HWY_ALIGN float sums[sum_lanes] = {};
+    const float lift = terngrad_lift(largest);
+    each_tile([&](const float *x, size_t groups) HWY_ATTR { add_squares(x, groups, lift, sums); });
+    return terngrad_scale(largest, sum_of_lanes(sums), count, clip);
+}
+
+// ---- terngrad: digits
+
+// Computes the digits of `count` values, at most a tile, one in a byte. Writes whole groups; the
+// digits behind the last value are 0. The scale has an inverse.
+class TernaryDigits {
+public:
+    TernaryDigits(const ChunkRange &range, const Noise &noise, DataType in, const void *src)
+        : source(in, src), draws_(range, noise) {}
+
+    HWY_INLINE void write(uint64_t from, size_t count, const TerngradScale &scale, uint8_t *dst) {
+        const float *const x = source.values(from, count);
+        const size_t padded = round_up(count, group_values);
+        const uint16_t *const drawn = draws_.draws(from, padded);
+        size_t i = 0;
+        for (; i + groups_at_once * group_values <= padded; i += groups_at_once * group_values)
+            write_groups<groups_at_once>(x + i, drawn + i, scale, dst + i);
+        if (i < padded) write_groups<1>(x + i, drawn + i, scale, dst + i);
+    }
+
+    PaddedSource source;
+
+private:
+    // A value's digit is not 0 if the value in units of the scale and its draw make up 1.
+    template <size_t groups>
+    HWY_INLINE static void write_groups(const float *x, const uint16_t *drawn,
+                                        const TerngradScale &scale, uint8_t *dst) {
+        const Floats d;
+        const Words dw;
+        const FloatVector lift = hn::Set(d, scale.lift), inverse = hn::Set(d, scale.inverse);
+        const auto vector = [&](size_t i) HWY_ATTR {
+            const FloatVector v = hn::LoadU(d, x + i);
+            const FloatVector units = hn::Mul(hn::Mul(hn::Abs(v), lift), inverse);
+            const auto is_kept = hn::Ge(hn::Add(units, unit_noise(drawn + i)), hn::Set(d, 1.0F));
+            const WordVector digit =
+                hn::Add(hn::ShiftRight<31>(hn::BitCast(dw, v)), hn::Set(dw, 1U));
+            return hn::BitCast(Ints(), hn::IfThenElseZero(hn::RebindMask(dw, is_kept), digit));
+        };
+        store_bytes<uint8_t, groups>(vector, dst);
+    }
+
+    Draws draws_;
+};
+
+using Bytes = hn::CappedTag<uint8_t, 32>;
+
+// Packs the digits of five rows, which start `stride` bytes apart. Reads and writes whole vectors.
+HWY_INLINE void pack_digits(const uint8_t *digits, size_t stride, size_t count, uint8_t *packed) {
+    const Bytes d;
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        auto sum = hn::LoadU(d, digits + i + 4 * stride);
+        for (size_t row = 4; row-- > 0;)
+            sum = hn::Add(hn::Add(hn::Add(sum, sum), sum), hn::LoadU(d, digits + i + row * stride));
+        hn::StoreU(sum, d, packed + i);
+    }
+}
+
+inline constexpr size_t ternary_rows = 5;
+// Bytes of a bucket that are computed at a time.
+inline constexpr size_t ternary_tile = tile_values;
+
+// Encodes the bucket of `count` values from value `from` of the range on to `dst`. A small bucket's
+// digits are computed in turn, those of a larger one in pieces of its rows.
+HWY_INLINE void encode_ternary_bucket(TernaryDigits &digits, uint64_t from, uint64_t count,
+                                      const TerngradScale &scale, uint8_t *dst) {
+    constexpr size_t vector = 64; // at least a vector of bytes, and two groups
+    const uint64_t bytes = ternary_bytes(count);
+    if (scale.inverse == 0) {
+        std::memset(dst, 0, bytes);
+        return;
+    }
+    HWY_ALIGN uint8_t rows[ternary_rows * ternary_tile + vector];
+    HWY_ALIGN uint8_t packed[ternary_tile + vector];
+    if (bytes <= ternary_tile) {
+        for (uint64_t i = 0; i < count; i += tile_values)
+            digits.write(from + i, std::min<uint64_t>(tile_values, count - i), scale, rows + i);
+        std::fill(rows + count, rows + std::max(ternary_rows * bytes, count), uint8_t{0});
+        pack_digits(rows, bytes, bytes, packed);
+        std::memcpy(dst, packed, bytes);
+        return;
+    }
+    for (uint64_t byte = 0; byte < bytes; byte += ternary_tile) {
+        const size_t part = std::min<uint64_t>(ternary_tile, bytes - byte);
+        for (size_t row = 0; row < ternary_rows; row++) {
+            const uint64_t start = std::min(row * bytes + byte, count);
+            const size_t values = std::min<uint64_t>(part, count - start);
+            uint8_t *const to = rows + row * ternary_tile;
+            if (values != 0) digits.write(from + start, values, scale, to);
+            std::fill(to + values, to + part, uint8_t{0});
+        }
+        pack_digits(rows, ternary_tile, part, packed);
+        std::memcpy(dst + byte, packed, part);
+    }
+}
+
+inline void encode_ternary(const ChunkRange &range, const Noise &noise, DataType in,
+                           const void *src, std::byte *payload) {
+    const uint64_t bucket = range.codec->bucket,
+                   end = std::clamp(range.layout->coded, range.begin, range.begin + range.count);
+    TernaryDigits digits(range, noise, in, src);
+    for (uint64_t begin = range.begin; begin < end; begin += bucket) {
+        const uint64_t from = begin - range.begin, count = std::min(bucket, end - begin),
+                       number = begin / bucket;
+        const TerngradScale scale = ternary_scale(digits.source, from, count, range.codec->clip);
+        store_bits(payload + range.layout->scales, number, scale.wire);
+        encode_ternary_bucket(digits, from, count, scale,
+                              reinterpret_cast<uint8_t *>(payload) + range.layout->digits +
+                                  number * ternary_bytes(bucket));
+    }
+}
+
+// ---- terngrad: decode
+
+// A quotient is the high half of a product: byte / 3^row for every row but the first.
+inline constexpr uint16_t third = 21846, row_factors[ternary_rows] = {0, third, 7282, 2428, 810};
+constexpr bool are_quotients_exact() {
+    uint32_t power = 1;
+    for (size_t row = 1; row < ternary_rows; row++) {
+        power *= 3;
+        for (uint32_t byte = 0; byte < 256; byte++)
+            if (byte * row_factors[row] >> 16 != byte / power) return false;
+    }
+    return true;
+}
+static_assert(are_quotients_exact());
+
+using Shorts = hn::CappedTag<uint16_t, 32>;
+
+// Writes what the digits of a row stand for, 0, 1 or -1. Reads and writes whole vectors.
+HWY_INLINE void unpack_row(const uint8_t *packed, size_t count, size_t row, int16_t *dst) {
+    const Shorts d;
+    const hn::RebindToSigned<Shorts> signs;
+    const hn::Rebind<uint8_t, Shorts> bytes;
+    const auto factor = hn::Set(d, row_factors[row]), of_third = hn::Set(d, third);
+    const auto times_3 = [&](hn::Vec<Shorts> v) HWY_ATTR { return hn::Add(hn::Add(v, v), v); };
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        auto rest = hn::PromoteTo(d, hn::LoadU(bytes, packed + i));
+        if (row != 0) rest = hn::MulHigh(rest, factor);
+        const auto digit = hn::Sub(rest, times_3(hn::MulHigh(rest, of_third)));
+        const auto number = hn::Sub(digit, times_3(hn::ShiftRight<1>(digit)));
+        hn::StoreU(hn::BitCast(signs, number), signs, dst + i);
+    }
+}
+
+template <Put put>
+HWY_INLINE void put_numbers(const int16_t *numbers, FloatVector scale, float *dst) {
+    const Floats d;
+    const hn::Rebind<int16_t, Floats> shorts;
+    const IntVector number = hn::PromoteTo(Ints(), hn::LoadU(shorts, numbers));
+    FloatVector y = canonical_vector(hn::Mul(hn::ConvertTo(d, number), scale));
+    if constexpr (put == Put::add) y = canonical_vector(hn::Add(hn::LoadU(d, dst), y));
+    hn::StoreU(y, d, dst);
+}
+
+// Decodes the values of a bucket from position `at` on, at most a tile. The bucket has `bytes`
+// bytes at `packed`; whoever reads whole vectors must not read behind `end`.
+template <Put put>
+HWY_INLINE void put_ternary_tile(const uint8_t *packed, const uint8_t *end, uint64_t bytes,
+                                 uint64_t at, size_t count, float scale, float *dst) {
+    constexpr size_t vector = 64;
+    HWY_ALIGN int16_t numbers[tile_values + vector];
+    for (size_t done = 0; done < count;) {
+        const uint64_t row = (at + done) / bytes, byte = (at + done) % bytes;
+        const size_t part = std::min<uint64_t>(count - done, bytes - byte);
+        if (static_cast<size_t>(end - packed) >= byte + part + vector) {
+            unpack_row(packed + byte, part, row, numbers + done);
+        } else {
+            uint8_t padded[tile_values + vector] = {};
+            std::memcpy(padded, packed + byte, part);
+            unpack_row(padded, part, row, numbers + done);
+        }
+        done += part;
+    }
+    const FloatVector factor = hn::Set(Floats(), scale);
+    size_t i = 0;
+    for (; i + lanes() <= count; i += lanes()) put_numbers<put>(numbers + i, factor, dst + i);
+    if (i == count) return;
+    float rest[max_lanes] = {};
+    std::memcpy(rest, dst + i, (count - i) * sizeof(float));
+    put_numbers<put>(numbers + i, factor, rest);
+    std::memcpy(dst + i, rest, (count - i) * sizeof(float));
+}
+
+// Decodes `count` values of the range, from its value `first` on.
+template <Put put>
+void put_ternary(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
+                 float *dst) {
+    const PayloadLayout &layout = *range.layout;
+    const auto *const digits = reinterpret_cast<const uint8_t *>(payload) + layout.digits,
+                      *const end = reinterpret_cast<const uint8_t *>(payload) + layout.bytes;
+    const uint64_t bucket = range.codec->bucket;
+    for (uint64_t element = range.begin + first, left = count; left != 0;) {
+        const uint64_t number = element / bucket, at = element % bucket,
+                       values = std::min(bucket, layout.coded - number * bucket);
+        const size_t part = std::min({left, values - at, uint64_t{tile_values}});
+        put_ternary_tile<put>(digits + number * ternary_bytes(bucket), end, ternary_bytes(values),
+                              at, part,
+                              canonical(load_bits<float>(payload + layout.scales, number)), dst);
+        element += part;
+        left -= part;
+        dst += part;
     }
 }
 

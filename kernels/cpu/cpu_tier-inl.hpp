@@ -1,6 +1,6 @@
 // A tier: the table of kernels for one target. The scalar reference handles everything without a
 // fast path: blocks that are neither 8 or 16 values nor whole groups, `minmax` and `topk` of fp64,
-// casts of fp64, and `terngrad`. Compiled once per target.
+// and casts of fp64. Compiled once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -25,11 +25,11 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::minmax: // the whole chunk's bucket is 0
         return range.type != DataType::float64 && codec.bucket % group_values == 0;
     case CodecKind::mx:
-    case CodecKind::nvfp4: return true;
+    case CodecKind::nvfp4:
+    case CodecKind::terngrad: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
     case CodecKind::topk: return range.type != DataType::float64;
-    case CodecKind::plain:
-    case CodecKind::terngrad: break;
+    case CodecKind::plain: break;
     }
     return false;
 }
@@ -92,6 +92,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
                    : encode_nvfp4<false>(range, noise, in, src, payload);
     if (row.kind == CodecKind::onebit) return encode_signs(range, noise, in, src, payload);
+    if (row.kind == CodecKind::terngrad) return encode_ternary(range, noise, in, src, payload);
     if (row.kind == CodecKind::topk) return encode_largest(range, in, src, payload);
     const bool is_integer = row.kind == CodecKind::integer;
     if (range.codec->rounding == Rounding::stochastic)

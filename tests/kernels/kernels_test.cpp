@@ -173,6 +173,24 @@ static void codecs_agree() {
             }
 }
 
+// Buckets that are longer than what a kernel takes at a time, and a shorter last one.
+static void long_buckets_agree() {
+    uint32_t seed = 0;
+    for (const char *text : {"onebit:bucket=2048", "terngrad:bucket=3001"}) {
+        const Codec codec = *parse_codec(text);
+        for (const Pattern pattern : {Pattern::gauss, Pattern::tiny, Pattern::zeros}) {
+            if (!is_chosen(seed++)) continue;
+            check_case({.codec = codec,
+                        .type = pattern == Pattern::tiny ? DataType::bfloat16 : DataType::float32,
+                        .pattern = pattern,
+                        .count = 6011,
+                        .shift = seed % 2 * 12,
+                        .noise = {.key = seed, .call = 7, .first_index = 1000 + seed},
+                        .seed = seed});
+        }
+    }
+}
+
 static void codes_that_no_encoder_writes_agree() {
     // Codes may come from outside and have any value. The scales are ones that open_chunk accepts.
     Values values(2);
@@ -370,6 +388,7 @@ int main() {
         QTEST(divisions_agree),
         QTEST(kept_errors_agree),
         QTEST(codecs_agree),
+        QTEST(long_buckets_agree),
         QTEST(codes_that_no_encoder_writes_agree),
         QTEST(noise_follows_the_index_over_every_carry),
     };
