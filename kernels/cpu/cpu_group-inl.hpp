@@ -40,32 +40,50 @@ HWY_INLINE BlockVector product(BlockVector word, BlockVector multiplier) {
     return hn::MulEven(hn::BitCast(halves, word), hn::BitCast(halves, multiplier));
 }
 
-// Writes the draws of `count` generator blocks from `block` on, eight draws per block. The function
-// writes whole vectors of blocks, also behind the last block.
-HWY_INLINE void fill_draws(const Noise &noise, uint64_t block, size_t count, uint16_t *draws) {
+HWY_INLINE void philox_round(BlockVector &c0, BlockVector &c1, BlockVector &c2, BlockVector &c3,
+                             BlockVector key_0, BlockVector key_1) {
+    const Blocks d;
+    const BlockVector p0 = product(c0, hn::Set(d, philox_multiplier_0)),
+                      p1 = product(c2, hn::Set(d, philox_multiplier_1));
+    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, key_0));
+    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, key_1));
+    c1 = p1;
+    c3 = p0;
+}
+
+HWY_INLINE void store_draws(BlockVector c0, BlockVector c1, BlockVector c2, BlockVector c3,
+                            uint16_t *draws) {
     const Blocks d;
     const BlockVector low_half = hn::Set(d, 0xFFFFFFFFU);
-    const BlockVector multiplier_0 = hn::Set(d, philox_multiplier_0),
-                      multiplier_1 = hn::Set(d, philox_multiplier_1);
-    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
-        const BlockVector counter = hn::Add(hn::Iota(d, 0), hn::Set(d, block + i));
-        BlockVector c0 = counter, c1 = hn::ShiftRight<32>(counter);
-        BlockVector c2 = hn::Set(d, noise.call), c3 = hn::Set(d, noise.call >> 32);
+    const BlockVector low = hn::Or(hn::And(c0, low_half), hn::ShiftLeft<32>(c1));
+    const BlockVector high = hn::Or(hn::And(c2, low_half), hn::ShiftLeft<32>(c3));
+    HWY_ALIGN uint64_t words[2 * 8];
+    hn::StoreInterleaved2(low, high, d, words);
+    std::memcpy(draws, words, 2 * hn::Lanes(d) * sizeof(uint64_t));
+}
+
+// Writes the draws of `count` generator blocks from `block` on, eight draws per block. Two vectors
+// of blocks share the keys of a round, and neither waits for the other. The function writes whole
+// pairs of vectors, also behind the last block.
+HWY_INLINE void fill_draws(const Noise &noise, uint64_t block, size_t count, uint16_t *draws) {
+    const Blocks d;
+    const size_t step = hn::Lanes(d);
+    const BlockVector call_0 = hn::Set(d, noise.call), call_1 = hn::Set(d, noise.call >> 32);
+    for (size_t i = 0; i < count; i += 2 * step) {
+        BlockVector a0 = hn::Add(hn::Iota(d, 0), hn::Set(d, block + i)),
+                    b0 = hn::Add(hn::Iota(d, 0), hn::Set(d, block + i + step));
+        BlockVector a1 = hn::ShiftRight<32>(a0), b1 = hn::ShiftRight<32>(b0);
+        BlockVector a2 = call_0, b2 = call_0, a3 = call_1, b3 = call_1;
         uint32_t k0 = static_cast<uint32_t>(noise.key), k1 = static_cast<uint32_t>(noise.key >> 32);
         for (int round = 0; round < philox_rounds; round++) {
-            const BlockVector p0 = product(c0, multiplier_0), p1 = product(c2, multiplier_1);
-            c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d, uint64_t{k0})));
-            c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d, uint64_t{k1})));
-            c1 = p1;
-            c3 = p0;
+            const BlockVector key_0 = hn::Set(d, uint64_t{k0}), key_1 = hn::Set(d, uint64_t{k1});
+            philox_round(a0, a1, a2, a3, key_0, key_1);
+            philox_round(b0, b1, b2, b3, key_0, key_1);
             k0 += philox_weyl_0;
             k1 += philox_weyl_1;
         }
-        const BlockVector low = hn::Or(hn::And(c0, low_half), hn::ShiftLeft<32>(c1));
-        const BlockVector high = hn::Or(hn::And(c2, low_half), hn::ShiftLeft<32>(c3));
-        HWY_ALIGN uint64_t words[2 * 8];
-        hn::StoreInterleaved2(low, high, d, words);
-        std::memcpy(draws + i * philox_draws, words, 2 * hn::Lanes(d) * sizeof(uint64_t));
+        store_draws(a0, a1, a2, a3, draws + i * philox_draws);
+        store_draws(b0, b1, b2, b3, draws + (i + step) * philox_draws);
     }
 }
 
@@ -282,9 +300,9 @@ public:
 private:
     Noise noise_;
     uint64_t index_; // index of the range's first element in the caller's tensor
-    // A tile needs one generator block more if it starts within a block. Rounded up to full
-    // vectors.
-    HWY_ALIGN uint16_t buffer_[tile_values + 8 * philox_draws];
+    // A tile needs one generator block more if it starts within a block. Rounded up to full pairs
+    // of vectors.
+    HWY_ALIGN uint16_t buffer_[tile_values + 2 * 8 * philox_draws];
 };
 
 // Stores codes, one tile at a time. 8-bit codes are stored in place, narrower codes go through
