@@ -1594,9 +1594,12 @@ QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
  *   also if the state is destroyed meanwhile. A prepared call keeps it until it is freed.
  * - A call with a state runs by itself in a group. The group may name a state once.
  * - Refused (qcclInvalidArgument) are other collectives, v-forms, a stride and other operations; a
- *   state of another type or count, or made for another rank or another number of ranks; and a
- *   state on a communicator of a GPU. Refused with qcclInvalidUsage is a state that a call uses
- *   which has not ended.
+ *   state of another type or count, or made for another rank, another number of ranks or another
+ *   device. Refused with qcclInvalidUsage is a state that a call uses which has not ended.
+ * - On a stream of a GPU a call takes the state when the stream has come to it. So calls that
+ *   follow one another there may name the same state, and a graph may repeat them. If something
+ *   else uses the state then, the communicator fails (qcclInvalidUsage). The caller waits for the
+ *   stream before it saves, loads or resets the state.
  * - A guard samples the values of `send`, without the residual. */
 
 /* Whose errors a state keeps: those of a rank's own values and of sums that are not complete, and
@@ -1625,16 +1628,16 @@ typedef struct {
  * qcclComplex64, 32 for qcclComplex128) until it is destroyed.
  *
  * state_out: receives the state. The caller destroys it with qcclStateDestroy.
- * comm: whose calls use the state, on the host. The state keeps this rank's number and the number
- *   of ranks. It may outlive the communicator, and may be used on another one in which both are the
- *   same.
+ * comm: whose calls use the state. The state lies on its device, and keeps this rank's number and
+ *   the number of ranks. It may outlive the communicator, and may be used on another one in which
+ *   all of these are the same.
  * count: elements of the tensor; of a reduce-scatter, of the blocks of all ranks together.
  * type: of the elements: a floating or a complex type.
  * config: NULL stands for the defaults. The library keeps no reference to it.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  state_out is NULL, memory cannot hold so many elements, the type has no
- *                        codecs, config is wrong, or the communicator's device is a GPU.
+ *                        codecs, or config is wrong.
  *   resource errors
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStateCreate(qcclState_t *state_out, qcclComm_t comm, size_t count,

@@ -1,6 +1,6 @@
 // Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
-// compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk or
-// the barrier between GPUs.
+// compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk, the
+// barrier between GPUs, or adds what a codec has lost to a residual.
 #include "kernels/gpu/gpu_barrier.hpp"
 #include "kernels/gpu/gpu_fold.hpp"
 #include "kernels/gpu/gpu_kernels.hpp"
@@ -89,6 +89,9 @@ QCCL_TOPK(count)
 QCCL_TOPK(write)
 
 QCCL_DEFINE(gpu_barrier, 1, barrier_with_others(batch))
+
+QCCL_DEFINE(keep_error_float, 3, keep_errors<float>(batch))
+QCCL_DEFINE(keep_error_double, 1, keep_errors<double>(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

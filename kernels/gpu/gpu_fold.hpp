@@ -107,6 +107,22 @@ template <class T> QCCL_DEVICE void fold(const Batch &batch) {
     });
 }
 
+// Adds to the sink the errors of the first source, of which the second one is what its codes decode
+// to.
+template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {
+    for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
+        const Place<Striped> place(number, tensor.count);
+        Held<Striped, T> kept, values, decoded;
+        take_plain<T>(batch.operand[tensor.first_source], place, values);
+        take_plain<T>(batch.operand[tensor.first_source + 1], place, decoded);
+        take_plain<T>(sink, place, kept);
+        for_each_value<Striped>([&](unsigned run, unsigned i) {
+            kept[run][i] = kept_error(kept[run][i], values[run][i], decoded[run][i], batch.divisor);
+        });
+        put_plain<T>(sink, place, kept);
+    });
+}
+
 // What a kernel knows about its sources: fewer kinds of sources need fewer registers.
 enum class Sources : uint8_t { one_plain, any };
 

@@ -337,21 +337,27 @@ void Comm::check_priority(GpuStream stream) {
 
 Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
                                       uint64_t captured) {
+    std::shared_ptr<StateUse> use;
+    if (request.state) {
+        QCCL_TRY(use, StateUse::begin(request.state));
+    }
     const auto number = sequencer_.await_next();
     if (!number) return ended();
     const Call call{.send = request.send,
                     .recv = request.recv,
                     .number = *number,
                     .captured = parts_.captures_alike ? captured : 0,
-                    .noise_seed = request.noise_seed,
+                    .noise_seed = use ? use->seed() : request.noise_seed,
                     .tag = request.tag,
                     .queued = captured == 0 ? request.queued : 0, // a replay has no such time
                     .timeout = request.timeout,
-                    .op = request.op.get()};
+                    .op = request.op.get(),
+                    .feedback = use ? &use->feedback() : nullptr};
     const Done done = exception_boundary([&]() -> Done {
         if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
         return execute(program, call);
     });
+    if (use) use->finish(done);
     sequencer_.finish(*number, false);
     QCCL_TRY(done);
     return *number;
@@ -363,9 +369,12 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
         // After a failure no call is made, so that the stream proceeds even while a thread holds
         // the turns.
         const auto failure = this->failure();
-        if (arrived && !failure) return outcome(take_next_turn(program, request, captured));
+        const bool can_run = arrived && !failure;
+        const Done made = can_run ? outcome(take_next_turn(program, request, captured)) : arrived;
+        // The other ranks would wait for a call whose state is in use.
+        if (can_run && (made || made.error().code != Code::invalid_usage)) return made;
         return failed(
-            failure ? failure->error : arrived.error(),
+            failure ? failure->error : made.error(),
             {static_cast<int32_t>(program.shape.descriptor().collective), 0, request.tag});
     });
 }

@@ -382,6 +382,22 @@ Done KernelLauncher::divide(DataType accumulator_type, void *accumulator, size_t
     return add({fold_kernel(accumulator_type), RedOp::sum, ranks}, count, {}, sum, {sum});
 }
 
+Done KernelLauncher::keep_error(DataType accumulator_type, void *residual, const void *values,
+                                const void *decoded, size_t count, uint32_t factor) {
+    if (count == 0) return {};
+    const bool is_wide = accumulator_type == DataType::float64;
+    return add({is_wide ? keep_error_double : keep_error_float, RedOp::sum, factor}, count, {},
+               plain(accumulator_type, residual),
+               {plain(accumulator_type, values), plain(accumulator_type, decoded)});
+}
+
+Done KernelLauncher::clear(std::byte *memory, size_t words) {
+    if (words == 0) return {};
+    QCCL_TRY(flush());
+    QCCL_TRY(add({clear_sums}, words, {}, plain(DataType::uint64, memory), {}));
+    return flush();
+}
+
 Done KernelLauncher::add(const Shape &shape, uint64_t count, const Noise &noise,
                          const Operand &sink, std::span<const Operand> sources) {
     moved_bytes_ += bytes_of(sink, count);

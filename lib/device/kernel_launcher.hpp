@@ -92,6 +92,10 @@ public:
                 const void *src, size_t count);
     Done copy(DataType out, void *dst, DataType in, const void *src, size_t count);
     Done divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
+    Done keep_error(DataType accumulator_type, void *residual, const void *values,
+                    const void *decoded, size_t count, uint32_t factor);
+    // Zeroes `words` words of 64 bits.
+    Done clear(std::byte *memory, size_t words);
 
     // A flag barrier between GPUs: this GPU signals the others, and the others signal this one,
     // with a value that no earlier barrier of theirs has used.

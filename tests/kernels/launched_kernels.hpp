@@ -124,6 +124,14 @@ template <class Gpu> class LaunchedKernels {
             return launcher.divide(type, sums.data(), count, ranks);
         });
     }
+    static void keep_error(DataType type, void *residual, const void *values, const void *decoded,
+                           size_t count, uint32_t factor) {
+        Lent kept = written(residual, type, count), given = read(values, type, count),
+             got = read(decoded, type, count);
+        run([&](KernelLauncher &launcher) {
+            return launcher.keep_error(type, kept.data(), given.data(), got.data(), count, factor);
+        });
+    }
 
 public:
     static constexpr qccl::Kernels kernels{.tier = qccl::Tier::scalar,
@@ -132,5 +140,6 @@ public:
                                            .decode_add = decode_add,
                                            .reduce = reduce,
                                            .copy = copy,
-                                           .divide = divide};
+                                           .divide = divide,
+                                           .keep_error = keep_error};
 };

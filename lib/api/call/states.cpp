@@ -7,6 +7,7 @@
 #include "comm/handle_table.hpp"
 
 #include <cinttypes>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -36,11 +37,11 @@ static bool has_states(Collective collective) {
            collective == Collective::reduce_scatter;
 }
 
-static Done check_device(const Comm &comm) {
-    const Gpu *const gpu = comm.parts().device.gpu.get();
-    if (!gpu) return {};
-    return invalid_argument("state: the communicator's device is %s, and states are of the host",
-                            gpu->traits().name.c_str());
+static Done check_device(const Comm &comm, const FeedbackState &state) {
+    const char *const own = comm.parts().device.name(), *const its = state.device().name();
+    if (std::strcmp(own, its) == 0) return {};
+    return invalid_argument("config: state lies on %s, but the communicator's device is %s", its,
+                            own);
 }
 
 Done check_state(const Comm &comm, const CallArguments &given, const ProgramKey &key,
@@ -52,7 +53,7 @@ Done check_state(const Comm &comm, const CallArguments &given, const ProgramKey 
     if (given.op != qcclSum && given.op != qcclAvg)
         return invalid_argument("config: state is set, but op is neither qcclSum nor qcclAvg");
     if (key.spacing != 0) return invalid_argument("config: state is set, and so is stride");
-    QCCL_TRY(check_device(comm));
+    QCCL_TRY(check_device(comm, *state));
     const StateShape &shape = state->shape();
     QCCL_TRY(const DataType type, take_type(given.type));
     if (type != shape.type)
@@ -97,7 +98,6 @@ static Result<qcclState_t> create(const Comm &comm, size_t count, qcclDataType_t
     QCCL_TRY(check_count("count", count, known, 4));
     QCCL_TRY(const qcclStateConfig_t config, take_config(given));
     QCCL_TRY(const Feedback feedback, take_feedback(config.feedback));
-    QCCL_TRY(check_device(comm));
     const StateShape shape{.type = known,
                            .count = count,
                            .ranks = comm.size(),
@@ -147,9 +147,8 @@ qcclResult_t qcclStateSave(qcclState_t state, void *buffer, size_t bytes) {
         if (bytes < needed)
             return invalid_argument("bytes is %zu, but the state needs %zu", bytes, needed)
                 .compared(static_cast<int64_t>(needed), static_cast<int64_t>(bytes));
-        return use(state, [&](const StateUse &used) -> Done {
-            used.save({static_cast<std::byte *>(buffer), needed});
-            return {};
+        return use(state, [&](const StateUse &used) {
+            return used.save({static_cast<std::byte *>(buffer), needed});
         });
     });
 }
@@ -167,12 +166,8 @@ qcclResult_t qcclStateLoad(qcclState_t state, const void *buffer, size_t bytes) 
 QCCL_TWIN(qcclStateLoad);
 
 qcclResult_t qcclStateReset(qcclState_t state) {
-    return guarded([=]() -> Done {
-        return use(state, [](StateUse &used) -> Done {
-            used.reset();
-            return {};
-        });
-    });
+    return guarded(
+        [=]() -> Done { return use(state, [](StateUse &used) { return used.reset(); }); });
 }
 QCCL_TWIN(qcclStateReset);
 

@@ -203,7 +203,8 @@ static Done launch_step(KernelLauncher &launcher, const TileContext &context,
     case Op::What::decode: return launcher.decode(chunk, step.src, step.dst_type, step.dst);
     case Op::What::decode_add: return launcher.decode_add(chunk, context.op, step.src, step.dst);
     case Op::What::keep_error:
-        return Error::make(Code::internal_error, "errors of codecs are kept on the host alone");
+        return launcher.keep_error(sum_type, step.dst, step.src, step.decoded, context.count,
+                                   step.factor);
     case Op::What::write_header: break; // the host writes headers
     }
     return {};

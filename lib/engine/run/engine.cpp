@@ -112,14 +112,33 @@ static void add_owed(const Kernels &kernels, const Work &work, const Call &call,
     }
 }
 
+// The lanes' streams do not wait for each other, so the host waits for this work.
+Done Engine::add_owed_on_gpu(const Work &work, const Call &call, uint64_t count) {
+    const DataType type = real_type(work.type), sum_type = accumulator_of(type);
+    QCCL_TRY(memory_.gpu->prepare(1));
+    KernelLauncher &launcher = memory_.gpu->launcher(0);
+    std::byte *const sums = memory_.inputs.data();
+    QCCL_TRY(launcher.copy(sum_type, sums, type, call.send, count));
+    QCCL_TRY(launcher.flush());
+    QCCL_TRY(launcher.reduce(RedOp::sum, sum_type, sums, sum_type, call.feedback->owed, count));
+    const size_t words = residual_room(count * type_bytes(sum_type)) / sizeof(uint64_t);
+    QCCL_TRY(launcher.clear(call.feedback->residual, words));
+    memory_.gpu->drain();
+    return {};
+}
+
 Done Engine::run_with_feedback(const Program &program, const Call &call) {
     const Work &work = program.work;
     const DataType type = real_type(work.type);
     const uint64_t count = program.send_bytes / type_bytes(type);
     const size_t bytes = count * type_bytes(accumulator_of(type));
     QCCL_TRY(grow(memory_.inputs, device_, bytes));
-    add_owed(*device_.kernels, work, call, count, memory_.inputs.data());
-    if (bytes != 0) std::memset(call.feedback->residual, 0, bytes);
+    if (memory_.gpu) {
+        QCCL_TRY(on_gpu([&] { return add_owed_on_gpu(work, call, count); }));
+    } else if (bytes != 0) {
+        add_owed(*device_.kernels, work, call, count, memory_.inputs.data());
+        std::memset(call.feedback->residual, 0, bytes);
+    }
     Call with = call;
     with.send = memory_.inputs.data();
     return run_as_asked(program, with);

@@ -89,6 +89,9 @@ struct CallPart {
     uint64_t begin = 0, count = 0;
 };
 
+// Returns the bytes of memory of a residual of so many bytes: whole words, which the device zeroes.
+constexpr size_t residual_room(size_t bytes) { return round_up(bytes, sizeof(uint64_t)); }
+
 // What a call of a program with feedback has besides (WIRE.md, "State"). Both arrays have a value
 // of the accumulator's type for each of the caller's inputs, and lie in the device's memory.
 struct CallFeedback {
@@ -228,6 +231,7 @@ private:
 
     Done run_as_asked(const Program &program, const Call &call);
     Done run_with_feedback(const Program &program, const Call &call);
+    Done add_owed_on_gpu(const Work &work, const Call &call, uint64_t count);
     Done begin_call(const Program &program, const Call &call);
     Done end_call(const Program &program);
     bool streams_results(const Program &program, const Call &call) const;

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 namespace qccl {
 
@@ -111,9 +112,9 @@ Result<std::shared_ptr<FeedbackState>>
 FeedbackState::create(const Device &device, const StateShape &shape, uint64_t seed) {
     Residuals residuals;
     for (DeviceMemory &each : residuals) {
-        QCCL_TRY(each, DeviceMemory::create(device, shape.residual_bytes()));
+        QCCL_TRY(each, DeviceMemory::create(device, residual_room(shape.residual_bytes())));
     }
-    return std::make_shared<FeedbackState>(shape, seed, std::move(residuals));
+    return std::make_shared<FeedbackState>(device, shape, seed, std::move(residuals));
 }
 
 Result<std::shared_ptr<StateUse>> StateUse::begin(StateRef state) {
@@ -122,8 +123,8 @@ Result<std::shared_ptr<StateUse>> StateUse::begin(StateRef state) {
         return Error::make(Code::invalid_usage,
                            "state is used by a call that has not ended, or by another thread");
     use->state_ = std::move(state);
-    use->feedback_ = {.owed = use->residual(use->state_->owed_).data(),
-                      .residual = use->residual(use->other()).data(),
+    use->feedback_ = {.owed = use->residual(use->state_->owed_),
+                      .residual = use->residual(use->other()),
                       .call = use->state_->calls_ + 1};
     return use;
 }
@@ -142,9 +143,43 @@ void StateUse::end() {
     state_.reset();
 }
 
-void StateUse::save(std::span<std::byte> bytes) const {
+// A GPU copies between its memory and pinned memory of the host.
+static Done copy_on(Gpu &gpu, void *to, const void *from, size_t bytes) {
+    QCCL_TRY(gpu.copy(gpu.own_stream(), to, from, bytes));
+    return gpu.synchronize(gpu.own_stream());
+}
+
+Done StateUse::read_owed(std::span<std::byte> values) const {
+    const std::byte *const owed = residual(state_->owed_);
+    if (values.empty()) return {};
+    const std::shared_ptr<Gpu> &gpu = state_->device_.gpu;
+    if (!gpu) {
+        std::memcpy(values.data(), owed, values.size());
+        return {};
+    }
+    QCCL_TRY(const PinnedMemory pinned, PinnedMemory::create(gpu, values.size()));
+    QCCL_TRY(copy_on(*gpu, pinned.data(), owed, values.size()));
+    std::memcpy(values.data(), pinned.data(), values.size());
+    return {};
+}
+
+Done StateUse::write_owed(std::span<const std::byte> values) {
+    std::byte *const owed = residual(state_->owed_);
+    if (values.empty()) return {};
+    const std::shared_ptr<Gpu> &gpu = state_->device_.gpu;
+    if (!gpu) {
+        std::memcpy(owed, values.data(), values.size());
+        return {};
+    }
+    QCCL_TRY(const PinnedMemory pinned, PinnedMemory::create(gpu, values.size()));
+    std::memcpy(pinned.data(), values.data(), values.size());
+    return copy_on(*gpu, owed, pinned.data(), values.size());
+}
+
+Done StateUse::save(std::span<std::byte> bytes) const {
     const StateShape &shape = state_->shape_;
-    const std::span<const std::byte> payload = residual(state_->owed_);
+    const auto payload = bytes.subspan(sizeof(SavedHeader), shape.residual_bytes());
+    QCCL_TRY(read_owed(payload));
     SavedHeader header{.magic = saved_magic,
                        .version = saved_version,
                        .type = static_cast<uint8_t>(shape.type),
@@ -161,7 +196,7 @@ void StateUse::save(std::span<std::byte> bytes) const {
                        .last_reserved = 0};
     header.crc = crc_of(header, payload);
     std::memcpy(bytes.data(), &header, sizeof header);
-    std::ranges::copy(payload, bytes.begin() + sizeof header);
+    return {};
 }
 
 Done StateUse::load(std::span<const std::byte> bytes) {
@@ -171,15 +206,17 @@ Done StateUse::load(std::span<const std::byte> bytes) {
     const auto payload = bytes.subspan(sizeof header);
     if (payload.size() != shape.residual_bytes() || !are_finite(shape.residual_type(), payload))
         return damaged("has a residual that no library writes");
-    std::ranges::copy(payload, residual(state_->owed_).begin());
+    QCCL_TRY(write_owed(payload));
     state_->seed_ = header.seed;
     state_->calls_ = header.calls;
     return {};
 }
 
-void StateUse::reset() {
-    std::ranges::fill(residual(state_->owed_), std::byte{0});
+Done StateUse::reset() {
+    const std::vector<std::byte> zeros(state_->shape_.residual_bytes());
+    QCCL_TRY(write_owed(zeros));
     state_->calls_ = 0;
+    return {};
 }
 
 } // namespace qccl

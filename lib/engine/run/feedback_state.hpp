@@ -39,16 +39,19 @@ public:
     // Makes a state that owes nothing. The error is that of the device's memory.
     static Result<std::shared_ptr<FeedbackState>> create(const Device &device,
                                                          const StateShape &shape, uint64_t seed);
-    FeedbackState(const StateShape &shape, uint64_t seed, Residuals residuals)
-        : shape_(shape), seed_(seed), residuals_(std::move(residuals)) {}
+    FeedbackState(const Device &device, const StateShape &shape, uint64_t seed, Residuals residuals)
+        : device_(device), shape_(shape), seed_(seed), residuals_(std::move(residuals)) {}
 
     const StateShape &shape() const { return shape_; }
+    // Where the residual lies.
+    const Device &device() const { return device_; }
     static constexpr size_t header_bytes = 64; // of a saved state
     size_t saved_bytes() const { return header_bytes + shape_.residual_bytes(); }
 
 private:
     friend class StateUse;
 
+    const Device device_;
     const StateShape shape_;
     std::atomic<bool> is_used_{false};
     // The rest belongs to who uses the state.
@@ -76,17 +79,18 @@ public:
     // state at once.
     void finish(const Done &done);
 
-    // `bytes` has saved_bytes() bytes.
-    void save(std::span<std::byte> bytes) const;
-    // The error is damaged_data, or invalid_argument for the state of another tensor or rank.
+    // These three wait for a GPU, whose errors they return. `bytes` has saved_bytes() bytes.
+    Done save(std::span<std::byte> bytes) const;
+    // The error is also damaged_data, or invalid_argument for the state of another tensor or rank.
     Done load(std::span<const std::byte> bytes);
-    void reset();
+    Done reset();
 
 private:
     void end();
-    std::span<std::byte> residual(size_t which) const {
-        return {state_->residuals_[which].data(), state_->shape_.residual_bytes()};
-    }
+    std::byte *residual(size_t which) const { return state_->residuals_[which].data(); }
+    // Copies what is owed to memory of the host, and from there.
+    Done read_owed(std::span<std::byte> values) const;
+    Done write_owed(std::span<const std::byte> values);
     size_t other() const { return 1 - state_->owed_; }
 
     StateRef state_; // null: the use has ended

@@ -139,9 +139,9 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
         case Base::sum: return call.sum;
         case Base::eager_slot: return eager_slot(place.rank, exchange) + place.offset + header;
-        case Base::own_slot:
-        case Base::decoded:
-        case Base::residual:
+        case Base::own_slot: return eager_slot(place.rank, stage) + place.offset + header;
+        case Base::decoded: return call.decoded;
+        case Base::residual: return call.residual + place.offset;
         case Base::none: break;
         }
         return nullptr;
@@ -171,7 +171,9 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
                  .src_stride = type_bytes(op->src_type),
                  .noise = {.key = noise_key(call.noise_seed, op->noise_rank, op->ordinal),
                            .call = call.noise_call,
-                           .first_index = chunk.index}});
+                           .first_index = chunk.index},
+                 .decoded = call.decoded,
+                 .factor = op->is_divided ? work.team.size : 1});
         }
         QCCL_TRY(launch_steps(launcher, context, steps));
         ops = ops.subspan(static_cast<size_t>(end - ops.begin()));
