@@ -26,9 +26,10 @@ from ._library import include_dir, library_path, version
 from ._memory import empty
 from ._ops import PreMulSum, RedOp
 from ._prepared import Prepared
+from ._states import State
 from ._streams import SYNC, Request, Stream, wait_all, wait_any
 
 __all__ = ["CallOptions", "Codec", "Comm", "DamagedData", "DeviceError", "Error", "InternalError", "InvalidArgument", "InvalidUsage",
            "LayerCodecs", "LibraryError", "Mismatch", "PeerLost", "PreMulSum", "Prepared", "RedOp", "Registration", "RemoteError",
-           "Request", "Revoked", "SYNC", "Stream", "SystemFailure", "Timeout", "empty", "group", "include_dir", "init", "init_all",
-           "library_path", "pair_dtype", "run_threads", "unique_id", "version", "wait_all", "wait_any"]
+           "Request", "Revoked", "SYNC", "State", "Stream", "SystemFailure", "Timeout", "empty", "group", "include_dir", "init",
+           "init_all", "library_path", "pair_dtype", "run_threads", "unique_id", "version", "wait_all", "wait_any"]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ._codecs import Codec
     from ._ops import Op
+    from ._states import State
 
 
 class CallOptions(TypedDict, total=False):
@@ -39,6 +40,8 @@ class CallOptions(TypedDict, total=False):
     - `tag`: a number, 0 or more, by which errors and traces tell calls apart.
     - `stride`: for collectives with blocks of ranks: values from the start of a block to the start of the next one. 0: the blocks
       follow one another.
+    - `state`: for all_reduce, reduce and reduce_scatter with sum or avg: a qccl.State, with which the call makes good what the codecs
+      of earlier calls have lost. All ranks pass one, or none does.
     - `stream`: a qccl.Stream: the method returns at once. On a GPU one of its streams: a number, or an object of PyTorch or CuPy.
       None: the method returns when the call is done; on a GPU the current stream of PyTorch for its tensors, else the default stream.
     """
@@ -47,6 +50,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     tag: int
     stride: int
+    state: State | None
     stream: Any
 
 
@@ -395,6 +399,8 @@ class Collectives:
         spec = options.get("codec")
         if spec is None:
             raise _buffers.refuse("residual", "the call names no codec whose errors it could keep")
+        if options.get("state") is not None:
+            raise _buffers.refuse("residual", "the call has a state, which keeps the same errors")
         codec, kept = self._codec(spec), self._buffer(residual, "residual", writable=True)
         if codec._has_guard():
             raise _buffers.refuse("residual", f"with the guard of {codec.spec!r} some calls are lossless, and have no errors to keep")

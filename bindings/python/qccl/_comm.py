@@ -18,6 +18,7 @@ from ._handles import Handle, at_the_end_of_workers
 from ._interrupts import SignalWatch, poll_until
 from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of, told_text
 from ._sentences import in_c
+from ._states import State
 from ._streams import Stream
 
 SETTINGS = ("device", "codec", "algorithm", "timeout", "peer_timeout", "name", "reproducible", "fusion", "log")
@@ -30,7 +31,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
 class Comm(Collectives, Handle):
     """A communicator: `size` ranks, of which this one is `rank`. Made by qccl.init, and by split, dup, shrink and grow.
 
-    Its collectives and messages take options: codec, algorithm, timeout, tag, stride and stream. qccl.CallOptions says what they
+    Its collectives and messages take options: codec, algorithm, timeout, tag, stride, state and stream. qccl.CallOptions says what they
     are. A reduction's op is a name ("sum" unless the call says another one, "prod", "max", "min", "avg", "bit_and", "bit_or",
     "bit_xor", "logical_and", "logical_or", "logical_xor", "min_loc", "max_loc"), a qccl.RedOp or a qccl.PreMulSum.
 
@@ -110,6 +111,10 @@ class Comm(Collectives, Handle):
         if config.tag != tag:  # not set, or cut to its size
             _arguments.whole(tag, "tag", "tag", 0, _arguments.UINT64_MAX)
         config.stride = stride_of(options)
+        if (state := options.get("state")) is not None:
+            if not isinstance(state, State):
+                raise _errors.InvalidArgument(f"state: a {type(state).__name__} is no state; pass a qccl.State")
+            config.state = state._open_handle()
         return codec, config
 
     def _codec(self, codec: str | Codec) -> Codec:

@@ -223,6 +223,61 @@ class Collectives(unittest.TestCase):
             error = [np.square(result - exact).sum() for result in (with_residual, without)]
             self.assertLess(error[0], error[1] / 2)
 
+    def test_states_bring_sums_back(self):
+        """Of 100 sums of equal vectors nothing is lost but what the ranks owe in the end, whatever the noise."""
+        x = np.random.default_rng(2).standard_normal((RANKS, 640)).astype(np.float32)
+
+        def body(comm, codec):
+            state, total = qccl.State(comm, x[comm.rank], seed=3), np.zeros(640)
+            for _ in range(100):
+                total += comm.all_reduce(x[comm.rank].copy(), "avg", codec=codec, state=state, algorithm="direct")
+            owed = comm.all_reduce(state.save()[64:].view(np.float32).astype(np.float64), "avg")
+            return np.abs(total + owed - 100 * x.mean(0)).max(), np.abs(owed).max()
+
+        for codec in ("int2", "onebit", "terngrad:clip=1.5", "topk:ratio=0.05"):
+            for wrong, owed in self.on_ranks(lambda comm: body(comm, codec)):
+                self.assertLess(wrong, 1e-2)
+                self.assertGreater(owed, 1e-2)
+
+    def test_a_saved_state_repeats_the_bits(self):
+        x = np.random.default_rng(4).standard_normal((RANKS, 1200)).astype(np.float32)
+
+        def sums(comm, state, times):
+            return [comm.reduce_scatter(x[comm.rank], codec="int3:round=stochastic", state=state).copy() for _ in range(times)]
+
+        def body(comm):
+            state = qccl.State(comm, x[comm.rank], seed=8, feedback="first")
+            first, saved = sums(comm, state, 2), state.save()
+            later = sums(comm, state, 2)
+            with qccl.State(comm, x[comm.rank], feedback="first") as again:
+                again.load(saved.tobytes())
+                repeated = sums(comm, again, 2)
+                again.reset()
+                anew = sums(comm, again, 2)
+            saved[80] ^= 1
+            self.assertRaises(qccl.DamagedData, state.load, saved)
+            return np.array_equal(later, repeated), np.array_equal(first, later), np.array_equal(first, anew)
+
+        self.assertEqual(self.on_ranks(body), [(True, False, True)] * RANKS)
+
+    def test_states_are_refused_by_name(self):
+        def body(comm):
+            x = np.ones(100, np.float32)
+            state = qccl.State(comm, x)
+            for wrong, make in (("state: a dict is no state", lambda: comm.all_reduce(x, state={})),
+                                ("state has 100 elements", lambda: comm.all_reduce(x[:50].copy(), state=state)),
+                                ("broadcast takes none", lambda: comm.broadcast(x, state=state)),
+                                ("op is neither", lambda: comm.all_reduce(x, "max", state=state)),
+                                ("has a state", lambda: comm.all_reduce(x, codec="int8", state=state, residual=x.copy())),
+                                ("feedback: 'none'", lambda: qccl.State(comm, x, feedback="none")),
+                                ("type is int64", lambda: qccl.State(comm, np.arange(3)))):
+                with self.assertRaisesRegex(qccl.InvalidArgument, wrong):
+                    make()
+            state.close()
+            self.assertRaisesRegex(qccl.InvalidUsage, "the state has been closed", lambda: comm.all_reduce(x, state=state))
+
+        self.on_ranks(body)
+
     def test_nothing_is_fed_back_where_calls_are_lossless(self):
         def body(comm):
             x, residual = np.linspace(0, 1, 640, dtype=np.float32), np.full(640, 0.5, np.float32)
