@@ -1,7 +1,7 @@
 """The communication hook of DistributedDataParallel: averages gradients over QCCL, with a codec and error feedback for each layer.
 
 `register` is for programs. DDP calls the hook on its own threads, bucket after bucket in the same order on all ranks. Backward goes
-on while one thread of the hook adds residuals to a bucket and another makes the calls for the bucket before it.
+on while a thread of the hook makes the calls.
 """
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ from .. import _arguments, _errors
 from .._codecs import Codec, check_spec
 from .._groups import group
 from .._init import init, unique_id
+from .._states import State
 
 if TYPE_CHECKING:
     from .._comm import Comm
 
 LOSSLESS = "none"
 MISSING = "missing"  # of a setting, in errors
-STATE_VERSION = 1
-# Residuals of 16-bit gradients are kept in fp32: they are small beside the gradients.
-RESIDUAL_TYPES = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32, torch.float64: torch.float64}
-# Values for which errors are computed at once: few enough to stay in a core's cache from one operation to the next, and a multiple
-# of the usual blocks and buckets of codecs.
-PIECE = 1 << 18
+STATE_VERSION = 2
 
 
 def comm_of(process_group: Any = None, **settings: Any) -> Comm:
@@ -52,46 +48,25 @@ class Layer:
 
     def __init__(self, name: str, codec: Codec | None) -> None:
         self.name, self.codec = name, codec
-        self.residual: torch.Tensor | None = None
-        # The codec whose errors are fed back. A call may use another than the one that it is given, or none.
-        self.used_codec: Codec | None = None
+        self.state: State | None = None  # with error feedback
 
-    def find_used_codec(self, comm: Comm, parameter: torch.nn.Parameter) -> None:
+    def keep_errors(self, comm: Comm, parameter: torch.nn.Parameter) -> None:
         if self.codec is not None:
-            dtype = str(parameter.dtype).removeprefix("torch.")
-            self.used_codec = comm._used_codec(self.codec, f"count={parameter.numel()} type={dtype} op=avg")
-            if self.used_codec is not None:
-                self.used_codec._check_feeds_back(f"error_feedback: parameter {self.name}")
-
-    def correct(self, gradient: torch.Tensor) -> None:
-        """Adds the residual to the gradient, and keeps what the codec loses of the sum."""
-        if self.used_codec is None:
-            return
-        if self.residual is None:
-            self.residual = torch.zeros_like(gradient, dtype=RESIDUAL_TYPES[gradient.dtype])
-        values, errors = gradient.view(-1), self.residual.view(-1)
-        # Fresh memory for each layer's decoded values would cost more than all the rest.
-        decoded = torch.empty_like(values[:PIECE])
-        for piece, error in zip(values.split(PIECE), errors.split(PIECE)):
-            piece.copy_(error.add_(piece))
-            error.sub_(self.used_codec.decode(self.used_codec.encode(piece), out=decoded[:len(piece)]))
-            # A block with an Inf or a NaN loses all, once: fed back, it would stay for ever.
-            error.nan_to_num_(0, 0, 0)
+            self.state = State(comm, parameter.detach())
 
 
 class Hook:
-    """Settings, residuals and steps of a hook. Made by `register`.
+    """Settings, states and steps of a hook. Made by `register`.
 
-    state_dict and load_state_dict are for checkpoints; each rank saves and loads its own, because residuals differ. After a
-    failure the residuals are those of a step that has not been made: a program goes on from a state that it has saved before. close
-    ends the hook's threads and the communicator, if `register` has made it.
+    state_dict and load_state_dict are for checkpoints; each rank saves and loads its own, because what the ranks owe differs. After a
+    failure some layers owe for a step that has not been made: a program goes on from a state that it has saved before. close
+    ends the hook's thread and the communicator, if `register` has made it.
     """
 
     def __init__(self, comm: Comm, owns_comm: bool, layers: dict[torch.nn.Parameter, Layer], error_feedback: bool, warm_up_steps: int) -> None:
         self.comm, self.steps = comm, 0
         self._owns_comm, self._error_feedback, self._warm_up_steps = owns_comm, error_feedback, warm_up_steps
         self._layers, self._is_closed = layers, False
-        self._corrections = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl residuals")
         self._calls = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="qccl hook")
 
     def codecs(self) -> dict[str, str]:
@@ -107,9 +82,7 @@ class Hook:
         if bucket.is_last():
             self.steps += 1
         buffer, gradients, layers = bucket.buffer(), bucket.gradients(), [self._layers[parameter] for parameter in bucket.parameters()]
-        feeds_back = self._error_feedback and uses_codecs
-        correction = self._corrections.submit(self._correct, layers, gradients) if feeds_back else None
-        work = self._calls.submit(self._average, layers, gradients, uses_codecs, correction)
+        work = self._calls.submit(self._average, layers, gradients, uses_codecs)
         work.add_done_callback(lambda _: done.set_result(None))
 
         def result(_: Any) -> torch.Tensor:
@@ -118,22 +91,13 @@ class Hook:
 
         return done.then(result)
 
-    def _average(self, layers: list[Layer], gradients: list[torch.Tensor], uses_codecs: bool,
-                 correction: concurrent.futures.Future[None] | None) -> None:
-        if correction is not None:
-            correction.result()
+    def _average(self, layers: list[Layer], gradients: list[torch.Tensor], uses_codecs: bool) -> None:
         with torch.no_grad():
             # Each layer is a call of its own, so that no block of a codec reaches into another layer; the group fuses small ones.
             with group():
                 for layer, gradient in zip(layers, gradients, strict=True):
-                    self.comm.all_reduce(gradient.view(-1), "avg", codec=(uses_codecs and layer.codec) or LOSSLESS)
-
-    @staticmethod
-    def _correct(layers: list[Layer], gradients: list[torch.Tensor]) -> None:
-        """Adds the residuals to the gradients, and keeps what the codecs lose of the sums."""
-        with torch.no_grad():
-            for layer, gradient in zip(layers, gradients, strict=True):
-                layer.correct(gradient)
+                    self.comm.all_reduce(gradient.view(-1), "avg", codec=(uses_codecs and layer.codec) or LOSSLESS,
+                                         state=layer.state if uses_codecs else None)
 
     def settings(self) -> dict[str, Any]:
         """Returns what all ranks must have in common, in the words of errors."""
@@ -143,36 +107,52 @@ class Hook:
     # ---- Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the steps so far and this rank's residuals, by the names of the parameters. Called between two steps."""
-        residuals = {layer.name: layer.residual.clone() for layer in self._layers.values() if layer.residual is not None}
-        return {"version": STATE_VERSION, "steps": self.steps, "codecs": self.codecs(), "residuals": residuals}
+        """Returns the steps so far and what this rank owes, by the names of the parameters. Called between two steps."""
+        states = {layer.name: torch.from_numpy(layer.state.save()) for layer in self._layers.values() if layer.state is not None}
+        return {"version": STATE_VERSION, "steps": self.steps, "codecs": self.codecs(), "states": states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where `state` was taken: on the same rank, with the same parameters and codecs."""
         if state.get("version") != STATE_VERSION:
             raise _errors.InvalidArgument(f"state: its version is {state.get('version')!r}, and this release reads {STATE_VERSION}")
-        steps, codecs, residuals = (state.get(key) for key in ("steps", "codecs", "residuals"))
-        if not (isinstance(steps, int) and steps >= 0 and isinstance(codecs, dict) and isinstance(residuals, dict)):
-            raise _errors.InvalidArgument("state: it has other steps, codecs or residuals than Hook.state_dict gives")
-        if state["codecs"] != self.codecs():
+        steps, codecs, states = (state.get(key) for key in ("steps", "codecs", "states"))
+        if not (isinstance(steps, int) and steps >= 0 and isinstance(codecs, dict) and isinstance(states, dict)):
+            raise _errors.InvalidArgument("state: it has other steps, codecs or states than Hook.state_dict gives")
+        if codecs != self.codecs():
             here = self.codecs()
-            name = next(name for name in sorted({*here, *state["codecs"]}) if here.get(name) != state["codecs"].get(name))
-            raise _errors.InvalidArgument(f"state: the codec of parameter {name} is {state['codecs'].get(name)!r}, and here {here.get(name)!r}")
-        for parameter, layer in self._layers.items():
-            saved = state["residuals"].get(layer.name)
-            if saved is not None and (saved.shape != parameter.shape or saved.dtype != RESIDUAL_TYPES[parameter.dtype]):
-                raise _errors.InvalidArgument(f"state: the residual of {layer.name} has shape {tuple(saved.shape)} and type {saved.dtype}, which "
-                                              f"does not belong to a parameter of shape {tuple(parameter.shape)} and type {parameter.dtype}")
-        self.steps = state["steps"]
-        for layer in self._layers.values():
-            saved = state["residuals"].get(layer.name)
-            layer.residual = None if saved is None else saved.clone(memory_format=torch.contiguous_format)
+            name = next(name for name in sorted({*here, *codecs}) if here.get(name) != codecs.get(name))
+            raise _errors.InvalidArgument(f"state: the codec of parameter {name} is {codecs.get(name)!r}, and here {here.get(name)!r}")
+        self._load_states(states)
+        self.steps = steps
+
+    def _load_states(self, states: Mapping[str, torch.Tensor]) -> None:
+        """After an error all layers are as they were."""
+        kept = [(layer, layer.state, layer.state.save()) for layer in self._layers.values() if layer.state is not None]
+        try:
+            for layer, state, _ in kept:
+                if (saved := states.get(layer.name)) is None:
+                    state.reset()
+                else:
+                    self._load(layer.name, state, saved)
+        except BaseException:
+            for _, state, before in kept:
+                state.load(before)
+            raise
+
+    @staticmethod
+    def _load(name: str, state: State, saved: torch.Tensor) -> None:
+        try:
+            state.load(saved.contiguous().view(torch.uint8).numpy())
+        except (_errors.InvalidArgument, _errors.DamagedData) as error:
+            raise type(error)(f"state: what parameter {name} owes cannot be read: {error}") from error
 
     def close(self) -> None:
         """Waits for the calls that are under way, and ends the hook. DDP keeps it: a backward raises InvalidUsage from then on."""
         self._is_closed = True
-        self._corrections.shutdown()
         self._calls.shutdown()
+        for layer in self._layers.values():
+            if layer.state is not None:
+                layer.state.close()
         if self._owns_comm:
             self.comm.close()
 
@@ -196,9 +176,8 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
         biases and norms are few values that matter. None: lossless.
     layers: codecs of single layers, by patterns of their names: {"*.embed.weight": "int8", "head.*": "none"}. The first pattern
         that fits a name decides, whatever the layer's size.
-    error_feedback: each rank keeps what the codec has lost of a layer's gradient, and adds it to the next one. Memory: a copy of
-        the compressed layers. Not with a codec that has a guard, which would make some calls lossless. Nothing is kept of layers
-        whose calls are lossless after all (by `min=` of the codec, or because the planner expects no gain from it).
+    error_feedback: each layer with a codec has a qccl.State: each rank keeps what the codec has lost, and adds it to the next
+        gradient. Memory: 8 bytes for each value of the compressed layers.
     warm_up_steps: so many first steps are lossless.
     comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
 
@@ -222,7 +201,7 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
         has_codec = parameter.requires_grad and picked is not None and picked.spec != LOSSLESS
         table[parameter] = Layer(name, picked if has_codec else None)
         if parameter.requires_grad:
-            check_parameter(name, parameter, table[parameter].codec, error_feedback)
+            check_parameter(name, parameter)
     unused = next((pattern for pattern in chosen if not any(fnmatch.fnmatchcase(layer.name, pattern) for layer in table.values())), None)
     if unused is not None:
         raise _errors.InvalidArgument(f"layers: no parameter has a name like {unused!r}; there are {', '.join(layer.name for layer in table.values())}")
@@ -232,7 +211,7 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
         compare_settings(used, hook.settings())
         if error_feedback:
             for parameter, layer in table.items():
-                layer.find_used_codec(used, parameter)
+                layer.keep_errors(used, parameter)
         give_to_ddp(ddp, hook)
     except BaseException:
         hook.close()
@@ -270,15 +249,6 @@ def compare_settings(comm: Comm, mine: dict[str, Any]) -> None:
                            "same settings on every rank", rank=comm.rank)
 
 
-def check_parameter(name: str, parameter: torch.Tensor, codec: Codec | None, error_feedback: bool) -> None:
+def check_parameter(name: str, parameter: torch.Tensor) -> None:
     if parameter.device.type != "cpu":
         raise _errors.InvalidArgument(f"ddp: parameter {name} is on {parameter.device}; the hook averages gradients in memory of the host only")
-    if codec is None or not error_feedback:
-        return
-    if codec._has_guard():
-        raise _errors.InvalidArgument(f"error_feedback: the codec of parameter {name} is {codec.spec!r}, whose guard makes some calls "
-                                      "lossless; those have no errors to feed back. Leave the guard out")
-    codec._check_feeds_back(f"error_feedback: parameter {name}")
-    if parameter.dtype not in RESIDUAL_TYPES:
-        raise _errors.InvalidArgument(f"error_feedback: parameter {name} has type {parameter.dtype}; possible are "
-                                      f"{', '.join(str(dtype) for dtype in RESIDUAL_TYPES)}")
