@@ -1168,8 +1168,8 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  *   patient one. Fused are calls on memory of the host, whose vectors have at most 64 KiB and which
  *   have the same stream; of one kind are those of the same collective, type, operation, algorithm
  *   and codec. Calls that use what another one writes follow it. Codecs with stochastic rounding or
- *   a guard, topk, and buckets as long as a chunk are not fused; onebit and skip_incomplete are if
- *   their buckets are complete. All ranks put the calls into the same groups (qcclMismatch
+ *   a guard, topk, and buckets as long as a chunk are not fused; onebit, norm and skip_incomplete
+ *   are if their buckets are complete. All ranks put the calls into the same groups (qcclMismatch
  *   otherwise). QCCL_FUSION, or the communicator's `fusion`, limits the bytes that run as one call.
  * - Other functions do not wait for the group's end: splits, prepared calls and the ends of
  *   communicators, for example. qcclCommDestroy warns of calls that the group still has, and which
@@ -1355,10 +1355,10 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
- * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block,
- * bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard, owner). A wrong spec
- * is refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable:
- * any thread may use one, in any communicator.
+ * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm, then ":key=value,..."
+ * (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm, levels, clip, ratio, guard,
+ * owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what is possible.
+ * Codecs are immutable: any thread may use one, in any communicator.
  *
  * "auto" names a budget instead of a codec, and every call chooses its codec by the budget.
  * - "auto:nmse=1e-3": the fastest codec that keeps this NMSE of the result. It is none, unless a

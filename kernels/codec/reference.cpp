@@ -80,6 +80,7 @@ const CodecFamily &family_of(const Codec &codec) {
     case CodecKind::onebit: return onebit_family;
     case CodecKind::terngrad: return terngrad_family;
     case CodecKind::topk: return topk_family;
+    case CodecKind::norm: return norm_family;
     case CodecKind::integer:
     case CodecKind::plain: // neither these nor casts have codes
     case CodecKind::cast: break;

@@ -1,8 +1,9 @@
 // The scalar reference of each kind of codec, called through its CodecFamily: the codecs whose
 // blocks share a scale (`int b`, `minmax`, the MX codecs and `nvfp4`), and those that keep little
-// of each value or only few values (`onebit`, `terngrad` and `topk`). topk finds its threshold
-// digit by digit, from the highest down.
+// of each value or only few values (`onebit`, `terngrad`, `norm` and `topk`). topk finds its
+// threshold digit by digit, from the highest down.
 
+#include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/reference.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
@@ -312,6 +313,63 @@ void decode_terngrad(const ChunkRange &range, const std::byte *payload, uint64_t
 } // namespace
 
 const CodecFamily terngrad_family{.encode = encode_terngrad, .decode = decode_terngrad};
+
+// ---- norm
+
+namespace {
+
+float norm_of_bucket(const Codec &codec, DataType in, const void *src, uint64_t begin,
+                     uint64_t end) {
+    const uint32_t largest = largest_magnitude(in, src, begin, end);
+    const auto squares_with = [&](float lift) {
+        return pinned_sum(end - begin, [&](uint64_t i) {
+            const float x = block_input(in, src, begin + i) * lift;
+            return x * x;
+        });
+    };
+    const NormGrid grid(codec);
+    if (codec.norm == BucketNorm::linf || largest >= float_infinity)
+        return grid.stored(std::bit_cast<float>(largest), largest);
+    if (const float squares = squares_with(1); !needs_lift(squares))
+        return grid.stored(norm_of_squares(squares, 1), largest);
+    const float lift = norm_lift(largest);
+    return grid.stored(norm_of_squares(squares_with(lift), lift), largest);
+}
+
+void encode_norm(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                 std::byte *payload) {
+    const uint64_t bucket = bucket_values(range), first = range.begin, end = coded_end(range);
+    const NormGrid grid(*range.codec);
+    NormScale scale;
+    encode_groups(range, payload, [&](uint64_t i) {
+        if (i % bucket == 0) {
+            const float norm =
+                norm_of_bucket(*range.codec, in, src, i - first, std::min(i + bucket, end) - first);
+            store_bits(payload + range.layout->scales, i / bucket, norm);
+            scale = norm_scale(norm, grid);
+        }
+        const int32_t code =
+            norm_code(block_input(in, src, i - first), scale, grid, draw_of(range, noise, i));
+        return static_cast<uint32_t>(code) & ((1U << range.codec->bits) - 1); // two's complement
+    });
+}
+
+void decode_norm(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
+                 double *values) {
+    const NormGrid grid(*range.codec);
+    const uint32_t sign = 1U << (range.codec->bits - 1);
+    for (size_t i = 0; i < count; i++) {
+        const auto norm =
+            load_bits<float>(payload + range.layout->scales, (first + i) / bucket_values(range));
+        const uint32_t code = read_code(range, payload, first + i);
+        const int32_t number = static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
+        values[i] = norm_value(number, grid.factor(norm), grid);
+    }
+}
+
+} // namespace
+
+const CodecFamily norm_family{.encode = encode_norm, .decode = decode_norm};
 
 // ---- topk
 

@@ -1,7 +1,7 @@
-// Decodes `int`, `minmax`, the MX codecs and `nvfp4` in fp32. The scales say how the numbers of a
-// block turn a code into a value, and hold the numbers of a tile's blocks. The decoders compute
-// values from codes and scales and either store them or add them to the destination. Compiled once
-// per target.
+// Decodes `int`, `minmax`, the MX codecs, `nvfp4` and `norm` in fp32. The scales say how the
+// numbers of a block turn a code into a value, and hold the numbers of a tile's blocks. The
+// decoders compute values from codes and scales and either store them or add them to the
+// destination. Compiled once per target.
 
 #if defined(QCCL_CPU_DECODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_DECODE_INL
@@ -10,6 +10,7 @@
 #define QCCL_CPU_DECODE_INL
 #endif
 
+#include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/cpu/cpu_group-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
@@ -32,7 +33,7 @@ struct IntegerScale {
     using Byte = int8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint16_t);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+    static HWY_INLINE void load(const Codec &, const std::byte *wire, size_t blocks, float *dst) {
         for (size_t i = 0; i < blocks; i++)
             dst[i] = std::bit_cast<float>(uint32_t{load_bits<uint16_t>(wire, i)} << 16);
     }
@@ -46,7 +47,7 @@ struct MinmaxScale {
     using Byte = uint8_t;
     static constexpr size_t numbers = 2;
     static constexpr size_t wire_bytes = 2 * sizeof(float);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+    static HWY_INLINE void load(const Codec &, const std::byte *wire, size_t blocks, float *dst) {
         std::memcpy(dst, wire, blocks * wire_bytes);
     }
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector minimum, FloatVector unit) {
@@ -60,12 +61,52 @@ template <class F> struct ElementScale {
     using Byte = uint8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint8_t);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+    static HWY_INLINE void load(const Codec &, const std::byte *wire, size_t blocks, float *dst) {
         for (size_t i = 0; i < blocks; i++) dst[i] = mx_power(load_bits<uint8_t>(wire, i));
     }
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
         const WordVector pattern = hn::BitCast(Words(), hn::ConvertTo(Ints(), code));
         return hn::Mul(widen_vector<F>(pattern), scale);
+    }
+};
+
+// y = code * factor, with the factor of the norm.
+struct UniformNorm {
+    static constexpr bool is_of_halves = false, is_spread = false;
+    using Byte = int8_t;
+    static constexpr size_t numbers = 1;
+    static constexpr size_t wire_bytes = sizeof(float);
+    static HWY_INLINE void load(const Codec &codec, const std::byte *wire, size_t blocks,
+                                float *dst) {
+        const NormGrid grid(codec);
+        for (size_t i = 0; i < blocks; i++) dst[i] = grid.factor(load_bits<float>(wire, i));
+    }
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector factor, FloatVector) {
+        return hn::Mul(code, factor);
+    }
+};
+// y = power_of_code(code) * norm. The second number is what the exponent's field is more than the
+// level.
+struct PowerNorm {
+    static constexpr bool is_of_halves = false, is_spread = false;
+    using Byte = int8_t;
+    static constexpr size_t numbers = 2;
+    static constexpr size_t wire_bytes = sizeof(float);
+    static HWY_INLINE void load(const Codec &codec, const std::byte *wire, size_t blocks,
+                                float *dst) {
+        for (size_t i = 0; i < blocks; i++) {
+            dst[2 * i] = load_bits<float>(wire, i);
+            dst[2 * i + 1] = static_cast<float>(127 - norm_levels(codec.bits));
+        }
+    }
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector norm, FloatVector bias) {
+        const Ints d;
+        const Floats df;
+        const FloatVector level = hn::Abs(code);
+        const IntVector field = hn::ConvertTo(d, hn::Add(level, bias));
+        const FloatVector power = hn::IfThenElseZero(hn::Gt(level, hn::Zero(df)),
+                                                     hn::BitCast(df, hn::ShiftLeft<23>(field)));
+        return hn::Mul(hn::CopySign(power, code), norm);
     }
 };
 
@@ -95,7 +136,7 @@ public:
            size_t first_group)
         : block_((groups.first + first_group) / groups.per_block),
           left_(groups.per_block - (groups.first + first_group) % groups.per_block),
-          per_block_(groups.per_block), end_(range.layout->scale_count),
+          per_block_(groups.per_block), end_(range.layout->scale_count), codec_(*range.codec),
           wire_(payload + range.layout->scales) {}
 
     // Loads the scales of the next tile, which has `groups` groups. Must be called before the
@@ -103,7 +144,7 @@ public:
     HWY_INLINE void begin_tile(size_t groups) {
         const size_t count =
             std::min<uint64_t>(per_block_ == 1 ? groups : groups / 2 + 1, end_ - block_);
-        Scale::load(wire_ + block_ * Scale::wire_bytes, count, numbers_);
+        Scale::load(codec_, wire_ + block_ * Scale::wire_bytes, count, numbers_);
         at_ = numbers_;
     }
     // Returns the scale of the next groups, all of one block, and sets `groups` to their number,
@@ -129,6 +170,7 @@ private:
     uint64_t block_;
     size_t left_, per_block_; // groups
     uint64_t end_;
+    const Codec &codec_;
     const std::byte *wire_;
     const float *at_ = numbers_;
     float numbers_[Scale::numbers * put_groups_most];
@@ -139,12 +181,12 @@ public:
     Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
            size_t first_group)
         : block_((groups.first + first_group) * per_group), end_(range.layout->scale_count),
-          wire_(payload + range.layout->scales) {}
+          codec_(*range.codec), wire_(payload + range.layout->scales) {}
 
     HWY_INLINE void begin_tile(size_t groups) {
         const uint64_t count = std::min<uint64_t>(per_group * groups, end_ - block_);
         float scales[per_group * put_groups_most];
-        IntegerScale::load(wire_ + block_ * IntegerScale::wire_bytes, count, scales);
+        IntegerScale::load(codec_, wire_ + block_ * IntegerScale::wire_bytes, count, scales);
         spread<block>(scales, count, numbers_);
         std::fill(numbers_ + count * block, // padding that belongs to no value
                   numbers_ + (count + per_group - 1) / per_group * group_values, 0.0F);
@@ -163,6 +205,7 @@ private:
     static constexpr size_t per_group = group_values / block;
 
     uint64_t block_, end_;
+    const Codec &codec_;
     const std::byte *wire_;
     const float *at_ = numbers_;
     HWY_ALIGN float numbers_[group_values * put_groups_most];
@@ -287,7 +330,8 @@ public:
 private:
     // Unpacks the planes below the 8-bit plane into buffer_.
     HWY_INLINE void unpack(int bits, uint64_t first, size_t count) {
-        const bool is_signed = range_.codec->row().kind == CodecKind::integer;
+        const CodecKind kind = range_.codec->row().kind;
+        const bool is_signed = kind == CodecKind::integer || kind == CodecKind::norm;
         const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
         unpack_groups(buffer_, count, bits, sign, *range_.layout, first, payload_);
     }
@@ -464,6 +508,10 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
     case CodecKind::minmax:
         return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
     case CodecKind::onebit: return put_onebit<put>(range, groups, payload, first, count, dst);
+    case CodecKind::norm:
+        if (range.codec->levels == Levels::uniform)
+            return put_scaled<put, UniformNorm>(range, groups, payload, first, count, dst);
+        return put_scaled<put, PowerNorm>(range, groups, payload, first, count, dst);
     case CodecKind::terngrad:
         return put_ternary<put>(range, payload, first * group_values, count, dst);
     case CodecKind::plain: // these have no codes

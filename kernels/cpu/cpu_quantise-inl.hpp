@@ -1,5 +1,5 @@
-// The part of block encoding that `int` and `minmax` share: batches of blocks whose scales are
-// computed together, values times reciprocals rounded to codes, and exceptional blocks that the
+// The part of block encoding that `int`, `minmax` and `norm` share: batches of blocks whose scales
+// are computed together, values times reciprocals rounded to codes, and exceptional blocks that the
 // reference encodes. Compiled once per target.
 #if defined(QCCL_CPU_QUANTISE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_QUANTISE_INL
@@ -142,21 +142,60 @@ HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
     return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
 }
 
-// nearest_saturating: the store of the code as a byte does all the clamping that 8 bits need.
-enum class SimdRounding : uint8_t { nearest_saturating, nearest, stochastic };
+// nearest_saturating: the store of the code as a byte does all the clamping that 8 bits need, or
+// none is needed.
+// stochastic_symmetric: the lowest code is the negative of the highest one.
+// powers, powers_stochastic: codes of powers of two (norm_block.hpp), `highest` of them positive.
+enum class SimdRounding : uint8_t {
+    nearest_saturating,
+    nearest,
+    stochastic,
+    stochastic_symmetric,
+    powers,
+    powers_stochastic,
+};
+constexpr bool is_drawn(SimdRounding rounding) {
+    return rounding == SimdRounding::stochastic || rounding == SimdRounding::stochastic_symmetric ||
+           rounding == SimdRounding::powers_stochastic;
+}
+
+// power_code() of norm_block.hpp for lanes() values.
+template <bool is_drawn>
+HWY_INLINE IntVector power_codes(FloatVector v, FloatVector highest,
+                                 [[maybe_unused]] const uint16_t *draws) {
+    const Words d;
+    const Ints di;
+    const WordVector pattern = hn::And(hn::BitCast(d, v), hn::Set(d, 0x7FFFFFFFU));
+    const WordVector levels = hn::BitCast(d, to_integers(highest)),
+                     lowest = hn::Sub(hn::Set(d, 128U), levels);
+    const WordVector field = hn::Max(hn::ShiftRight<23>(pattern), lowest);
+    const WordVector steps_in_one = hn::ShiftLeft<23>(hn::Sub(hn::Set(d, 254U), field));
+    FloatVector steps =
+        hn::Mul(hn::BitCast(Floats(), pattern), hn::BitCast(Floats(), steps_in_one));
+    if constexpr (is_drawn) steps = hn::Floor(hn::Add(steps, unit_noise(draws)));
+    const WordVector level = hn::Add(hn::Sub(field, lowest), hn::BitCast(d, to_integers(steps)));
+    const IntVector sign = hn::BroadcastSignBit(hn::BitCast(di, v)); // 0 or -1
+    return hn::Sub(hn::Xor(hn::BitCast(di, hn::Min(level, levels)), sign), sign);
+}
 
 // Rounds scaled values to codes.
 template <SimdRounding rounding>
 HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
                               [[maybe_unused]] const uint16_t *draws) {
-    if constexpr (rounding == SimdRounding::stochastic)
-        v = hn::Floor(hn::Add(v, unit_noise(draws)));
-    if constexpr (rounding != SimdRounding::nearest_saturating) v = hn::Min(v, highest);
-    return to_integers(v);
+    if constexpr (rounding == SimdRounding::powers || rounding == SimdRounding::powers_stochastic) {
+        return power_codes<is_drawn(rounding)>(v, highest, draws);
+    } else {
+        if constexpr (is_drawn(rounding)) v = hn::Floor(hn::Add(v, unit_noise(draws)));
+        if constexpr (rounding != SimdRounding::nearest_saturating) v = hn::Min(v, highest);
+        if constexpr (rounding == SimdRounding::stochastic_symmetric)
+            v = hn::Max(v, hn::Neg(highest));
+        return to_integers(v);
+    }
 }
 
 // Parameters that turn the values of blocks into codes: q = round((x - offset) * inverse), at most
-// `highest`. The rounding of the scales ensures that no code falls below the lowest.
+// `highest`. The rounding of the scales ensures that no code of `int` or `minmax` falls below the
+// lowest.
 struct Quantiser {
     const float *offsets = nullptr; // offset_stride floats per block; only minmax has them
     const float *inverses = nullptr;
@@ -208,8 +247,8 @@ struct BlockBatch {
     size_t block, blocks, begin, end;
 };
 
-// Encodes a batch. Code is the type that holds a code: int8_t for `int` up to 8 bits, int16_t
-// beyond, uint8_t for `minmax`.
+// Encodes a batch. Code is the type that holds a code: int8_t for `norm` and for `int` up to 8
+// bits, int16_t beyond, uint8_t for `minmax`.
 template <class Code, SimdRounding rounding>
 HWY_INLINE void quantise_batch(GroupSource &source, Draws &draws, Codes &codes,
                                const Quantiser &quantiser, const BlockBatch &batch,
@@ -220,7 +259,7 @@ HWY_INLINE void quantise_batch(GroupSource &source, Draws &draws, Codes &codes,
         const size_t count = std::min(tile_groups, batch.end - g), values = count * group_values;
         const float *const x = source.tile(g);
         const uint16_t *noise = nullptr;
-        if constexpr (rounding == SimdRounding::stochastic) noise = draws.tile(g, count);
+        if constexpr (is_drawn(rounding)) noise = draws.tile(g, count);
         uint8_t *const bytes = codes.tile(g);
         size_t i = 0;
         for (; i + groups_at_once * group_values <= values; i += groups_at_once * group_values) {

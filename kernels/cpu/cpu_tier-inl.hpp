@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
+#include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_sparse-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
@@ -24,6 +25,7 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::integer: return is_vector_block(codec.bucket);
     case CodecKind::minmax: // the whole chunk's bucket is 0
         return range.type != DataType::float64 && codec.bucket % group_values == 0;
+    case CodecKind::norm: return codec.bucket % group_values == 0;
     case CodecKind::mx:
     case CodecKind::nvfp4:
     case CodecKind::terngrad: return true;
@@ -91,6 +93,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
         return range.codec->rounding == Rounding::stochastic
                    ? encode_nvfp4<true>(range, noise, in, src, payload)
                    : encode_nvfp4<false>(range, noise, in, src, payload);
+    if (row.kind == CodecKind::norm) return encode_norm(range, noise, in, src, payload);
     if (row.kind == CodecKind::onebit) return encode_signs(range, noise, in, src, payload);
     if (row.kind == CodecKind::terngrad) return encode_ternary(range, noise, in, src, payload);
     if (row.kind == CodecKind::topk) return encode_largest(range, in, src, payload);

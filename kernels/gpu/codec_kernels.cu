@@ -67,6 +67,8 @@ QCCL_ENCODE(encode_nvfp4_float, Nvfp4Traits, float)
 QCCL_ENCODE(encode_nvfp4_double, Nvfp4Traits, double)
 QCCL_ENCODE(encode_onebit_float, OnebitTraits, float)
 QCCL_ENCODE(encode_onebit_double, OnebitTraits, double)
+QCCL_ENCODE(encode_norm_float, NormTraits, float)
+QCCL_ENCODE(encode_norm_double, NormTraits, double)
 QCCL_DEFINE(encode_terngrad_float, 2, encode_ternary<float>(batch))
 QCCL_DEFINE(encode_terngrad_double, 2, encode_ternary<double>(batch))
 QCCL_MEASURE(measure_integer_float, IntegerTraits, float)
@@ -77,6 +79,8 @@ QCCL_MEASURE(measure_nvfp4_float, Nvfp4Traits, float)
 QCCL_MEASURE(measure_nvfp4_double, Nvfp4Traits, double)
 QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
 QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
+QCCL_DEFINE(measure_norm_float, 2, measure_norms<float>(batch))
+QCCL_DEFINE(measure_norm_double, 2, measure_norms<double>(batch))
 // A step of topk mostly waits for memory, so many blocks share a multiprocessor.
 #define QCCL_TOPK(step)                                                                            \
     QCCL_DEFINE(topk_##step##_float, 4, topk_##step<float>(batch))                                 \

@@ -7,6 +7,7 @@
 
 #include "codec/chunk.hpp"
 #include "device/batch.hpp"
+#include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
 #include "kernels/codec/uniform_block.hpp"
@@ -314,6 +315,33 @@ template <class T> struct OnebitTraits {
     }
     QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
         return static_cast<T>(onebit_value(codes >> (8 * i) & 1, step.mean, step.negative_mean));
+    }
+};
+
+// Encodes only with norms that are already in the payload.
+template <class T> struct NormTraits {
+    using Scale = NormScale;
+
+    QCCL_DEVICE static NormGrid grid(const Operand &operand) {
+        return {!operand.is_exponential, operand.bits};
+    }
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        return norm_scale(load_one<float>(scale_at<float>(sink, place)), grid(sink));
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
+        return norm_bits(static_cast<float>(x), scale, grid(sink), draw);
+    }
+
+    using Step = float; // the factor of the norm
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(float);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &source, uint64_t) {
+        return grid(source).factor(load_one<float>(of_bucket));
+    }
+    QCCL_DEVICE static T value(uint32_t low, unsigned i, Step step, const Operand &source) {
+        const uint32_t sign = 1U << (source.bits - 1);
+        const auto code = static_cast<int32_t>(byte_of(low, i) ^ sign) - static_cast<int32_t>(sign);
+        return static_cast<T>(norm_product(code, step, grid(source)));
     }
 };
 

@@ -3,12 +3,12 @@
 //
 // What is computed of whole buckets besides the fold: the scales of buckets that do not fit into a
 // warp's row, before the fold that makes their codes (a warp reads a small bucket, a whole block
-// reads a large one); the means of onebit's buckets, before its fold; and terngrad's encoder, in
-// which a team reads its bucket three times, for the largest value, for the squares, and for the
-// digits.
+// reads a large one); the means of onebit's buckets and the norms of norm's, before their folds;
+// and terngrad's encoder, in which a team reads its bucket three times, for the largest value, for
+// the squares, and for the digits.
 //
-// The encoders of onebit and terngrad use sums: teams of 32 lanes add up a bucket in the order that
-// summed_block.hpp defines, whatever the width of a warp.
+// The encoders of onebit, norm and terngrad use sums: teams of 32 lanes add up a bucket in the
+// order that summed_block.hpp defines, whatever the width of a warp.
 #pragma once
 
 #include "kernels/codec/number.hpp"
@@ -98,13 +98,20 @@ template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visit
     }
 }
 
-template <class T> QCCL_DEVICE void fold(const Batch &batch) {
-    for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
+// A compiler may call a lambda of this size instead of inlining it, and then keeps values in
+// memory.
+template <class T> struct FoldRow {
+    const Batch &batch;
+
+    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> values;
         take_all<T>(batch, tensor, place, values);
         put_plain<T>(sink, place, values);
-    });
+    }
+};
+template <class T> QCCL_DEVICE void fold(const Batch &batch) {
+    for_each_row(batch, FoldRow<T>{batch});
 }
 
 // Adds to the sink the errors of the first source, of which the second one is what its codes decode
@@ -327,6 +334,16 @@ QCCL_DEVICE float team_sum(float sum) {
     return sum;
 }
 
+// Returns the sum of the squares of a bucket's values times `lift`.
+template <class T> QCCL_DEVICE float team_squares(const TeamBucket &bucket, float lift) {
+    float squares = 0;
+    for_each_team_value<T>(bucket.source, bucket.span, [&](float x) {
+        const float lifted = x * lift;
+        squares += lifted * lifted;
+    });
+    return team_sum(squares);
+}
+
 // ---- Means of onebit
 
 // What a lane knows about the values of either code, and after merging what its team knows. Values
@@ -385,19 +402,40 @@ template <class T> QCCL_DEVICE void measure_means(const Batch &batch) {
     });
 }
 
+// ---- Norms
+
+template <class T> QCCL_DEVICE void measure_norms(const Batch &batch) {
+    for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
+        auto magnitude = Magnitude<float>::none();
+        float squares = 0;
+        for_each_team_value<T>(bucket.source, bucket.span, [&](float x) {
+            magnitude.add(x);
+            squares += x * x;
+        });
+        for (unsigned mask = 1; mask < sum_lanes; mask *= 2) magnitude.merge_lane(mask);
+        squares = team_sum(squares);
+        float norm = std::bit_cast<float>(magnitude.largest);
+        if (!bucket.sink.is_linf) {
+            // All lanes of the warp take part in the second sum.
+            const bool is_lifted = needs_lift(squares) && magnitude.largest < float_infinity;
+            const float lift = is_lifted ? norm_lift(magnitude.largest) : 1.0F;
+            if (any(is_lifted)) squares = team_squares<T>(bucket, lift);
+            norm = norm_of_squares(squares, lift);
+        }
+        if (!bucket.is_there || team_lane() != 0) return;
+        store_one(scale_at<float>(bucket.sink, bucket.span.start),
+                  NormTraits<T>::grid(bucket.sink).stored(norm, magnitude.largest));
+    });
+}
+
 // ---- terngrad
 
 template <class T> QCCL_DEVICE TerngradScale team_scale(const TeamBucket &bucket) {
     auto magnitude = Magnitude<float>::none();
     for_each_team_value<T>(bucket.source, bucket.span, [&](float x) { magnitude.add(x); });
     for (unsigned mask = 1; mask < sum_lanes; mask *= 2) magnitude.merge_lane(mask);
-    const float lift = terngrad_lift(magnitude.largest);
-    float squares = 0;
-    for_each_team_value<T>(bucket.source, bucket.span, [&](float x) {
-        const float lifted = x * lift;
-        squares += lifted * lifted;
-    });
-    return terngrad_scale(magnitude.largest, team_sum(squares), bucket.span.end - bucket.span.start,
+    const float squares = team_squares<T>(bucket, terngrad_lift(magnitude.largest));
+    return terngrad_scale(magnitude.largest, squares, bucket.span.end - bucket.span.start,
                           bucket.sink.clip);
 }
 

@@ -206,6 +206,7 @@ QCCL_DEVICE void take(const Operand &source, const Place<Layout> &place, Held<La
         case CodecId::mxfp6e2m3: return take_coded<Mxfp6e2m3Traits<T>, T>(source, place, values);
         case CodecId::mxfp4: return take_coded<Mxfp4Traits<T>, T>(source, place, values);
         case CodecId::nvfp4: return take_coded<Nvfp4Traits<T>, T>(source, place, values);
+        case CodecId::norm: return take_coded<NormTraits<T>, T>(source, place, values);
         case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, place, values);
         case CodecId::terngrad: return take_ternary<T>(source, place, values);
         case CodecId::topk: return take_kept<T>(source, place, values);

@@ -65,7 +65,9 @@ namespace {
 
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
-constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4;
+constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4,
+                  flag_linf_norm = 8, flag_exponential_levels = 16;
+constexpr uint8_t all_flags = 31;
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
@@ -101,6 +103,9 @@ Result<Codec> read_codec(const Header &header) {
     codec.rounding = static_cast<Rounding>(header.rounding);
     codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
     codec.scaling = (header.flags & flag_ocp_scale) != 0 ? Scaling::ocp : Scaling::ceil;
+    codec.norm = (header.flags & flag_linf_norm) != 0 ? BucketNorm::linf : BucketNorm::l2;
+    codec.levels =
+        (header.flags & flag_exponential_levels) != 0 ? Levels::exponential : Levels::uniform;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
     codec.clip = row.usual.clip;                                         // no decoder needs it
@@ -119,8 +124,8 @@ Done check_fixed_fields(const Header &header) {
     if (header.version != chunk_version)
         return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
                            chunk_version);
-    if ((header.flags & ~(flag_skips_incomplete | flag_sealed | flag_ocp_scale)) != 0 ||
-        header.sampled_nmse > largest_nmse_word || header.reserved_60 != 0)
+    if ((header.flags & ~all_flags) != 0 || header.sampled_nmse > largest_nmse_word ||
+        header.reserved_60 != 0)
         return Error::make(damaged, "chunk: reserved bits are set");
     if ((header.flags & flag_sealed) == 0 && header.crc != 0)
         return Error::make(damaged, "chunk: a checksum without a seal");
@@ -200,8 +205,10 @@ uint16_t sampled_nmse(std::span<const std::byte> header) {
 
 static uint8_t flags_of(const Codec &codec) {
     const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
-                   ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0;
-    return static_cast<uint8_t>(skips | ocp);
+                   ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0,
+                   linf = codec.norm == BucketNorm::linf ? flag_linf_norm : 0,
+                   exponential = codec.levels == Levels::exponential ? flag_exponential_levels : 0;
+    return static_cast<uint8_t>(skips | ocp | linf | exponential);
 }
 
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {

@@ -9,6 +9,7 @@
 #include "codec/codec.hpp"
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,8 +34,8 @@ namespace qccl {
 struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
     // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
-    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1; terngrad: an fp32
-    // per bucket.
+    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1; terngrad and
+    // norm: an fp32 per bucket.
     size_t scales = 0;
     size_t digits = 0; // terngrad, instead of planes
     size_t bases = 0;  // nvfp4: an fp32 per bucket, the unit of its scales
@@ -70,6 +71,17 @@ inline constexpr PlanePart plane_parts[] = {
     {2, &PayloadLayout::plane2},
     {1, &PayloadLayout::plane1},
 };
+
+// norm: the number of magnitudes above zero that codes of so many bits stand for.
+constexpr uint32_t norm_levels(uint8_t bits) { return (1U << (bits - 1)) - 1; }
+// The bit patterns of the largest and of the least norm that an encoder writes: none of the values
+// under the largest decodes to an infinity, and the step of the least is a normal number.
+inline constexpr int32_t largest_norm_bits = 0x7F7FFFFE; // 2^128 - 2^105
+constexpr int32_t least_norm_bits(const Codec &codec) {
+    const bool is_uniform = codec.levels == Levels::uniform;
+    return std::bit_cast<int32_t>(0x1p-126F *
+                                  static_cast<float>(is_uniform ? norm_levels(codec.bits) : 1));
+}
 
 // topk: an index within a page has 16 bits, the page's number of kept values 32.
 inline constexpr uint64_t topk_page_values = 65536;

@@ -17,7 +17,7 @@ namespace qccl {
 namespace {
 
 bool are_possible_bits(const CodecRow &row, uint8_t bits) {
-    if (row.takes(SpecKey::bits)) return bits >= 1 && bits <= most_code_bits;
+    if (row.takes(SpecKey::bits)) return bits >= row.least_bits && bits <= most_code_bits;
     if (row.bits_names.empty()) return bits == row.usual.bits;
     return std::ranges::find(row.bits_names, bits, &BitsName::bits) != row.bits_names.end();
 }
@@ -41,6 +41,8 @@ bool is_possible(const Codec &codec) {
     if (codec.rounding > Rounding::stochastic) return false;
     if (!row.takes(SpecKey::round) && codec.rounding != row.usual.rounding) return false;
     if (!row.takes(SpecKey::scale) && codec.scaling != row.usual.scaling) return false;
+    if (!row.takes(SpecKey::norm) && codec.norm != row.usual.norm) return false;
+    if (!row.takes(SpecKey::levels) && codec.levels != row.usual.levels) return false;
     // The bucket that is the whole chunk is never incomplete.
     if (codec.skips_incomplete &&
         (!row.takes(SpecKey::skip_incomplete) || codec.bucket == Codec::whole_chunk))
@@ -218,6 +220,8 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::min, "min", {"a number of bytes, also with K, M, G or T behind it"}},
     {SpecKey::skip_incomplete, "skip_incomplete", {"0", "1"}},
     {SpecKey::scale, "scale", {"ceil", "ocp"}},
+    {SpecKey::norm, "norm", {"l2", "linf"}},
+    {SpecKey::levels, "levels", {"uniform", "exponential"}},
     {SpecKey::clip, "clip", {"0.001 to 1000"}},
     {SpecKey::ratio, "ratio", {"0.000001 to 1"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
@@ -339,6 +343,10 @@ Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > most_code_bits) return bad_value(SpecKey::bits, text);
+    const CodecRow &row = codec.row();
+    if (*number < row.least_bits)
+        return invalid_argument("codec: bits of %s is %u to %u", row.name.data(), row.least_bits,
+                                most_code_bits);
     codec.bits = static_cast<uint8_t>(*number);
     return {};
 }
@@ -393,6 +401,14 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     case SpecKey::scale:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
+        return {};
+    case SpecKey::norm:
+        if (text != "l2" && text != "linf") return bad_value(key, text);
+        codec.norm = text == "l2" ? BucketNorm::l2 : BucketNorm::linf;
+        return {};
+    case SpecKey::levels:
+        if (text != "uniform" && text != "exponential") return bad_value(key, text);
+        codec.levels = text == "uniform" ? Levels::uniform : Levels::exponential;
         return {};
     }
     return {};
@@ -473,13 +489,18 @@ std::string spec(const Codec &codec) {
     if (codec.bucket != row->usual.bucket)
         add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
-    if (codec.rounding != row->usual.rounding) add(SpecKey::round, "stochastic");
+    if (codec.rounding != row->usual.rounding)
+        add(SpecKey::round, codec.rounding == Rounding::nearest ? "nearest" : "stochastic");
     if (codec.rounding == Rounding::stochastic && codec.seed != 0)
         add(SpecKey::seed, std::to_string(codec.seed));
     if (codec.min_bytes) add(SpecKey::min, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(SpecKey::skip_incomplete, "1");
     if (codec.scaling != row->usual.scaling)
         add(SpecKey::scale, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
+    if (codec.norm != row->usual.norm)
+        add(SpecKey::norm, codec.norm == BucketNorm::l2 ? "l2" : "linf");
+    if (codec.levels != row->usual.levels)
+        add(SpecKey::levels, codec.levels == Levels::uniform ? "uniform" : "exponential");
     if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));

@@ -75,6 +75,7 @@ enum class CodecId : uint8_t {
     onebit = 11,
     terngrad = 12,
     topk = 13,
+    norm = 14,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -83,14 +84,20 @@ enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
 // as OCP's formats define (ocp).
 enum class Scaling : uint8_t { ceil = 0, ocp = 1 };
 
+// What a bucket of `norm` is divided by: the root of the sum of its squares, or its largest
+// magnitude.
+enum class BucketNorm : uint8_t { l2 = 0, linf = 1 };
+// The magnitudes that codes of `norm` stand for: multiples of a step, or zero and powers of two.
+enum class Levels : uint8_t { uniform = 0, exponential = 1 };
+
 struct CodecRow;
 
 struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
     CodecId id = CodecId::none;
-    // Bits of a code that is stored in planes. integer: 2 3 4 5 6 8 10 12; minmax: 1 .. 8; mx and
-    // nvfp4: bits of the element; onebit: 1; others 0.
+    // Bits of a code that is stored in planes. integer: 2 3 4 5 6 8 10 12; minmax: 1 .. 8; norm:
+    // 2 .. 8; mx and nvfp4: bits of the element; onebit: 1; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
@@ -98,7 +105,9 @@ struct Codec {
     uint64_t seed = 0;             // for stochastic rounding
     // Calls on fewer bytes are not encoded; empty: the planner chooses.
     std::optional<uint64_t> min_bytes{};
-    Scaling scaling = Scaling::ceil; // mx and nvfp4
+    Scaling scaling = Scaling::ceil;  // mx and nvfp4
+    BucketNorm norm = BucketNorm::l2; // norm
+    Levels levels = Levels::uniform;  // norm
     // terngrad: values are clipped at this many thousandths of their root mean square; others 0.
     uint32_t clip = 0;
     uint32_t share = 0; // topk: millionths of a chunk's values that are kept; others 0
@@ -154,6 +163,7 @@ enum class CodecKind : uint8_t {
     onebit,   // signs, and the means of a bucket's values of each sign
     terngrad, // -1, 0 or 1 times a bucket's scale
     topk,     // the largest values alone
+    norm,     // a sign, and a level between zero and a bucket's norm
 };
 
 // The keys of spec strings; key_table (codec.cpp) has their names and values.
@@ -166,6 +176,8 @@ enum class SpecKey : uint8_t {
     min,
     skip_incomplete,
     scale,
+    norm,
+    levels,
     clip,
     ratio,
     nmse,
@@ -202,6 +214,7 @@ struct CodecRow {
     std::span<const BitsName> bits_names = {};
     bool takes_whole_chunk = false; // bucket=all is possible
     uint32_t bucket_step = 1;       // buckets are multiples of this many values
+    uint8_t least_bits = 1;         // that the key bits may give
 
     std::optional<DataType> cast = {}; // cast: the type of its values
     FloatFormat element = {};          // mx and nvfp4: the format of a value under its scale
@@ -265,6 +278,12 @@ inline constexpr Codec usual_terngrad = [] {
 inline constexpr Codec usual_topk = [] {
     Codec codec = usual_codec(CodecId::topk);
     codec.share = whole_share / 1000;
+    return codec;
+}();
+
+inline constexpr Codec usual_norm = [] {
+    Codec codec = usual_codec(CodecId::norm, 8, usual_bucket);
+    codec.rounding = Rounding::stochastic;
     return codec;
 }();
 
@@ -370,6 +389,14 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .usual = usual_topk,
      .keys = key_bits({SpecKey::ratio, SpecKey::min, SpecKey::owner}),
      .is_sparse = true},
+    {.id = CodecId::norm,
+     .name = "norm",
+     .kind = CodecKind::norm,
+     .usual = usual_norm,
+     .keys = cast_keys | noise_keys |
+             key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::norm, SpecKey::levels}),
+     .least_bits = 2,
+     .scale_bytes = sizeof(float)},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
@@ -502,7 +529,8 @@ struct Loss {
 // the rest, so the loss never exceeds the values: with nu for unit_nmse it is 1 - (1 - nu)^encodes.
 // `terngrad` is right on average except for the values that it clips, and its noise is encoded
 // again: the noise grows by a factor with each encode, up to that of a sum whose terms all have
-// their largest values in one place. Calls unit_nmse.
+// their largest values in one place. The noise of `norm` is encoded again, too, if its levels are
+// uniform and it rounds with noise. Calls unit_nmse.
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
 // Returns the loss of such a sum if one encode is known to lose `once`.
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);

@@ -280,6 +280,68 @@ Loss terngrad_loss(const Codec &codec) {
     return {.shrink = 1 - correlation / values, .growth = square / values - 1};
 }
 
+// The levels of `norm`, as shares of the norm.
+struct NormLevels {
+    double count; // above zero
+    Levels levels;
+    Rounding rounding;
+
+    explicit NormLevels(const Codec &codec)
+        : count(norm_levels(codec.bits)), levels(codec.levels), rounding(codec.rounding) {}
+
+    // The mean squared error of a value that is `share` of the norm.
+    double error_at(double share) const {
+        const bool is_uniform = levels == Levels::uniform;
+        const double lowest = std::exp2(1 - count);
+        const double step = is_uniform        ? 1 / count
+                            : share <= lowest ? lowest
+                                              : std::exp2(std::floor(std::log2(share)));
+        const double position = share / step, fraction = position - std::floor(position);
+        const double squares = rounding == Rounding::nearest
+                                   ? std::pow(position - std::rint(position), 2)
+                                   : fraction * (1 - fraction);
+        return squares * step * step;
+    }
+};
+
+// Under `l2` the squares of n values are, as shares of the sum of all n squares, independent of
+// that sum: the share's root has the density (1 - t^2)^((n - 3) / 2), up to a factor. With t the
+// sine of an angle, the density of the angle has no pole.
+double l2_nmse(const Codec &codec) {
+    constexpr int nodes = 1 << 13;
+    const double n = codec.bucket;
+    if (n == 1) return 0; // the only value is its norm
+    const NormLevels levels(codec);
+    const double widest = std::min(std::numbers::pi / 2, 9 / std::sqrt(n));
+    double errors = 0, mass = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double angle = widest * (i + 0.5) / nodes;
+        const double weight = std::pow(std::cos(angle), n - 2);
+        errors += weight * levels.error_at(std::sin(angle));
+        mass += weight;
+    }
+    return n * errors / mass;
+}
+
+// Under `linf`: the mean over the quantiles of the largest magnitude, which is exact.
+double linf_nmse(const Codec &codec) {
+    constexpr int nodes = 16, share_nodes = 1 << 10;
+    const double n = codec.bucket;
+    const NormLevels levels(codec);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double most = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        double errors = 0, mass = 0;
+        for (int j = 0; j < share_nodes; j++) {
+            const double share = (j + 0.5) / share_nodes, weight = density(share * most);
+            errors += weight * levels.error_at(share);
+            mass += weight;
+        }
+        sum += most * most * (n - 1) / n * errors / mass;
+    }
+    return sum / nodes;
+}
+
 // The square of the values that a large chunk drops.
 double topk_nmse(const Codec &codec) {
     const double least = quantile(static_cast<double>(codec.share) / whole_share / 2);
@@ -308,6 +370,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecKind::onebit: return onebit_nmse(codec);
     case CodecKind::terngrad: return terngrad_loss(codec).nmse();
     case CodecKind::topk: return topk_nmse(codec);
+    case CodecKind::norm: return codec.norm == BucketNorm::l2 ? l2_nmse(codec) : linf_nmse(codec);
     }
     return 0;
 }
@@ -345,6 +408,12 @@ Loss repeated(const Codec &codec, const Loss &once, double encodes, double summa
     case CodecKind::minmax:
     case CodecKind::mx:
     case CodecKind::nvfp4: break;
+    case CodecKind::norm:
+        // The noise of an encode adds to the norm of the next one. The noise of powers of two,
+        // which next to such a power is small, adds up more slowly.
+        if (codec.rounding == Rounding::stochastic && codec.levels == Levels::uniform)
+            return {.shrink = 0, .growth = std::pow(1 + nu, encodes) - 1};
+        break;
     }
     return {0, nu * encodes};
 }

@@ -240,6 +240,14 @@ int32_t is_strange_terngrad_scale(int32_t scale) {
     return !((scale == nan) | ((scale >= 0) & (scale < infinity)));
 }
 
+// A valid norm is the canonical NaN, +0, or a number from the least to the largest that encoders
+// write.
+int32_t is_strange_norm(int32_t norm, int32_t least) {
+    constexpr int32_t nan = 0x7FC00000;
+    const bool is_number = (norm >= least) & (norm <= largest_norm_bits);
+    return !((norm == nan) | (norm == 0) | is_number);
+}
+
 // Whether `is_strange(i)` is 0 for every i.
 template <class Strange, class IsStrange>
 bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
@@ -286,6 +294,10 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
         return are_usual(count, int32_t{}, [=](uint64_t i) {
             return are_strange_means(read<int32_t>(scales + 8 * i),
                                      read<int32_t>(scales + 8 * i + 4));
+        });
+    case CodecKind::norm:
+        return are_usual(count, int32_t{}, [=, least = least_norm_bits(codec)](uint64_t i) {
+            return is_strange_norm(read<int32_t>(scales + 4 * i), least);
         });
     case CodecKind::minmax:
         return are_usual(count, int32_t{}, [=](uint64_t i) {

@@ -70,6 +70,8 @@
     X(encode_onebit_double)                                                                        \
     X(encode_terngrad_float)                                                                       \
     X(encode_terngrad_double)                                                                      \
+    X(encode_norm_float)                                                                           \
+    X(encode_norm_double)                                                                          \
     X(measure_integer_float)                                                                       \
     X(measure_integer_double)                                                                      \
     X(measure_minmax_float)                                                                        \
@@ -78,6 +80,8 @@
     X(measure_nvfp4_double)                                                                        \
     X(measure_onebit_float)                                                                        \
     X(measure_onebit_double)                                                                       \
+    X(measure_norm_float)                                                                          \
+    X(measure_norm_double)                                                                         \
     X(clear_sums)                                                                                  \
     X(topk_sample_float)                                                                           \
     X(topk_sample_double)                                                                          \
@@ -144,6 +148,8 @@ struct Operand {
     bool is_stochastic = false; // sink: rounds with noise
     bool rounds_up = false;   // sink: rounds scales of small floats up, so that no value saturates
     uint8_t bucket_shift = 0; // log2(bucket) if that is a whole number above 0, else 0
+    bool is_linf = false;     // sink, norm: the norm is the largest magnitude
+    bool is_exponential = false;       // norm: levels are powers of two
     DataType type = DataType::float32; // plain: type of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all values
     uint32_t clip = 0; // sink, terngrad: clip limit, in thousandths of the deviation

@@ -35,6 +35,8 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
             .is_stochastic = codec.rounding == Rounding::stochastic,
             .rounds_up = codec.scaling == Scaling::ceil,
             .bucket_shift = log2_of(codec.bucket),
+            .is_linf = codec.norm == BucketNorm::linf,
+            .is_exponential = codec.levels == Levels::exponential,
             .type = range.type,
             .bucket = codec.bucket,
             .clip = codec.clip,
@@ -147,6 +149,10 @@ constexpr CodecKernels codec_kernels[] = {
      {encode_onebit_float, encode_onebit_double},
      {{measure_onebit_float, measure_onebit_double}}},
     {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
+    {CodecId::norm,
+     {},
+     {encode_norm_float, encode_norm_double},
+     {{measure_norm_float, measure_norm_double}}},
     {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
 };
 constexpr const CodecKernels *find_kernels(CodecId codec) {

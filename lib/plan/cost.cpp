@@ -115,6 +115,16 @@ constexpr CodecRateRow measured_rates[] = {
     {"topk", "sse4", {4.31F, 20.8F, 21.7F}},
     {"topk", "avx2", {10.7F, 43.5F, 39.0F}},
     {"topk", "avx512", {10.1F, 43.5F, 39.7F}},
+    {"norm", "scalar", {0.24F, 1.02F, 0.99F}},
+    {"norm", "generic", {0.30F, 6.99F, 5.35F}},
+    {"norm", "sse4", {3.35F, 12.3F, 28.1F}},
+    {"norm", "avx2", {6.72F, 13.2F, 49.1F}},
+    {"norm", "avx512", {8.89F, 12.6F, 48.0F}},
+    {"norm:round=nearest", "scalar", {0.52F, 1.02F, 0.98F}},
+    {"norm:round=nearest", "generic", {2.31F, 7.06F, 5.35F}},
+    {"norm:round=nearest", "sse4", {18.5F, 11.2F, 27.9F}},
+    {"norm:round=nearest", "avx2", {32.4F, 13.2F, 46.4F}},
+    {"norm:round=nearest", "avx512", {36.0F, 12.4F, 50.2F}},
     // clang-format on
 };
 

@@ -175,6 +175,17 @@ struct Part {
     uint64_t begin = 0, end = 0;
 };
 
+// A step in units of the largest value. A value above the lowest of the exponential levels is less
+// than itself away from either neighbour.
+static double norm_bound(const Codec &codec) {
+    const bool is_l2 = codec.norm == BucketNorm::l2;
+    const double norm = is_l2 ? std::sqrt(codec.bucket) : 1, levels = norm_levels(codec.bits);
+    const double step = codec.levels == Levels::uniform
+                            ? norm / levels
+                            : std::max(norm * std::exp2(1 - levels), is_l2 ? 1 : 0.5);
+    return 1.01 * step;
+}
+
 double encode_bound(const Codec &codec) {
     // Scales are rounded too, by less than this factor.
     static constexpr double scale_slack = 1.01;
@@ -186,6 +197,8 @@ double encode_bound(const Codec &codec) {
     // largest value has no code.
     case CodecKind::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
     case CodecKind::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
+    // A whole step of a norm that may be the root of the bucket's size times the largest value.
+    case CodecKind::norm: return norm_bound(codec);
     // One step next to the largest element; OCP's scale may clip the largest element by as much.
     case CodecKind::mx:
     case CodecKind::nvfp4: return std::ldexp(1.0, -row.element.fraction_bits);

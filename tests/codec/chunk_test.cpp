@@ -177,8 +177,10 @@ static void impossible_keys_are_refused() {
     chunk = make_chunk("mxfp4", DataType::float32, 70);
     check_byte_refused(chunk, 8, 8);   // bits
     check_byte_refused(chunk, 12, 33); // block
-    check_byte_refused(chunk, 9, 8);   // an unknown flag
-    put(chunk, 9, uint8_t{4});         // OCP's scale
+    check_byte_refused(chunk, 9, 32);  // an unknown flag
+    for (const uint8_t flag : {uint8_t{8}, uint8_t{16}})
+        check_byte_refused(chunk, 9, flag); // of norm
+    put(chunk, 9, uint8_t{4});              // OCP's scale
     CHECK_OK(open_chunk(chunk));
     chunk = make_chunk("topk", DataType::float32, 70);
     check_byte_refused(chunk, 7, 1); // stochastic
@@ -190,6 +192,14 @@ static void impossible_keys_are_refused() {
     check_byte_refused(chunk, 7, 0); // nearest
     check_byte_refused(chunk, 8, 2);
     CHECK_OK(open_chunk(chunk, parsed("terngrad:clip=7"), DataType::float32, 70));
+    chunk = make_chunk("norm:round=nearest", DataType::float32, 70);
+    check_byte_refused(chunk, 9, 4);
+    put(chunk, 9, uint8_t{24}); // linf and exponential
+    CHECK_OK(open_chunk(chunk, parsed("norm:norm=linf,levels=exponential,round=nearest"),
+                        DataType::float32, 70));
+    CHECK(!open_chunk(chunk, parsed("norm:norm=linf,round=nearest"), DataType::float32, 70));
+    chunk = make_chunk("norm:bits=2", DataType::float32, 70);
+    check_byte_refused(chunk, 8, 1);
     chunk = make_chunk("nvfp4:bucket=64", DataType::float32, 70);
     check_byte_refused(chunk, 12, 65);
     check_byte_refused(chunk, 8, 8);

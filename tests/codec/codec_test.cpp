@@ -86,6 +86,9 @@ static void shortest_specs_lead_back() {
           "fp16:owner=exact",
           "int8:min=0,guard=nmse:0.001,owner=exact",
           "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
+          "norm",
+          "norm:round=nearest",
+          "norm:bits=2,bucket=64,seed=5,min=1K,norm=linf,levels=exponential,guard=nmse:0.1",
           "nvfp4:bucket=32,scale=ceil",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
         CHECK_EQ(spec(parsed(text)), text);
@@ -140,9 +143,10 @@ static void strange_budgets_are_refused() {
 static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
                              " int4", "none4", "fp8", "topK", ":", "int4;"})
-        check_refused(text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
-                            "int4, int3, int2, minmax, "
-                            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, auto");
+        check_refused(text,
+                      "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+                      "int4, int3, int2, minmax, "
+                      "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -184,6 +188,14 @@ static void strange_values_are_refused() {
         check_refused(std::string("mxfp4:scale=") + value, "possible are ceil, ocp");
     for (const char *value : {"1", "16", "1000"})
         check_refused(std::string("nvfp4:bucket=") + value, "a multiple of 32, or all");
+    for (const char *value : {"", "l1", "L2", "2"})
+        check_refused(std::string("norm:norm=") + value, "possible are l2, linf");
+    for (const char *value : {"", "powers", "Uniform"})
+        check_refused(std::string("norm:levels=") + value, "possible are uniform, exponential");
+    check_refused("norm:bits=1", "bits of norm is 2 to 8");
+    check_refused("norm:bits=9", "possible is 1 to 8");
+    check_refused("norm:bucket=all", "here it is a number");
+    check_refused("minmax:norm=l2", "possible are bits, bucket, round, seed");
     for (const char *value :
          {"", "0", "-1", "0.0001", "1000.001", "2.", ".5", "1e3", "2.5.1", "+1"})
         check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
@@ -209,6 +221,7 @@ static void strange_values_are_refused() {
 static void impossible_combinations_are_refused() {
     check_refused("int4:seed=1", "round=stochastic");
     check_refused("int4:round=nearest,seed=0", "round=stochastic");
+    check_refused("norm:round=nearest,seed=0", "round=stochastic");
     check_refused("minmax:bucket=all,skip_incomplete=1", "never incomplete");
 }
 
@@ -337,6 +350,15 @@ static void possible_is_what_a_spec_can_say() {
     codec = parsed("int4");
     codec.share = 1;
     CHECK(!is_possible(codec));
+    codec = parsed("norm");
+    codec.bits = 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("minmax");
+    codec.norm = BucketNorm::linf;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.levels = Levels::exponential;
+    CHECK(!is_possible(codec));
     codec = parsed("int4");
     codec.clip = usual_clip;
     CHECK(!is_possible(codec));
@@ -368,6 +390,16 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("nvfp4"), DataType::float32), 9.1e-3));
     CHECK(near(unit_nmse(parsed("onebit"), DataType::float32), 0.362));
     CHECK_EQ(unit_nmse(parsed("onebit:bucket=1"), DataType::float32), 0.0);
+    CHECK(near(unit_nmse(parsed("norm"), DataType::float32), 5.29e-3));
+    CHECK(near(unit_nmse(parsed("norm:round=nearest"), DataType::float32), 2.64e-3));
+    CHECK(near(unit_nmse(parsed("norm:bits=4"), DataType::float32), 1.584));
+    CHECK(near(unit_nmse(parsed("norm:norm=linf"), DataType::float32), 1.10e-4));
+    CHECK(near(unit_nmse(parsed("norm:bits=2,bucket=4"), DataType::float32), 0.698));
+    CHECK(near(unit_nmse(parsed("norm:levels=exponential"), DataType::float32), 8.25e-2));
+    CHECK(near(unit_nmse(parsed("norm:bits=4,norm=linf,levels=exponential,round=nearest"),
+                         DataType::float32),
+               3.82e-2));
+    CHECK_EQ(unit_nmse(parsed("norm:bucket=1"), DataType::float32), 0.0);
     CHECK_EQ(parsed("topk").share, 1000U);
     CHECK_EQ(parsed("terngrad").clip, 2500U);
     CHECK_EQ(spec(parsed("terngrad:clip=2.500")), "terngrad");

@@ -47,6 +47,18 @@ static void strange_means_and_maxima_are_refused() {
         CHECK(!accepts("terngrad", scale));
 }
 
+static void strange_norms_are_refused() {
+    for (const char *text : {"norm", "norm:levels=exponential", "norm:bits=2"}) {
+        const bool is_wide = parsed(text).bits == 8 && parsed(text).levels == Levels::uniform;
+        const uint32_t least = is_wide ? 0x03FE0000 : 0x00800000; // 127 * 2^-126, 2^-126
+        for (const uint32_t norm : {nan_bits, zero, one, least, most - 1})
+            CHECK(accepts(text, norm));
+        for (const uint32_t norm :
+             {nan_bits | 1, infinity, minus, minus | one, minus | nan_bits, least - 1, 1U, most})
+            CHECK(!accepts(text, norm));
+    }
+}
+
 // Tries all values of every byte; those that no encoder writes are refused.
 static void digits_of_no_value_are_refused() {
     for (const uint64_t count : {1U, 3U, 20U, 21U, 70U, 133U}) {
@@ -115,6 +127,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(strange_scales_of_small_floats_are_refused),
         QTEST(strange_means_and_maxima_are_refused),
+        QTEST(strange_norms_are_refused),
         QTEST(digits_of_no_value_are_refused),
         QTEST(strange_indices_are_refused),
     };

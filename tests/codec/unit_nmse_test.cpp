@@ -9,10 +9,12 @@ using namespace trip;
 // The mean of the decoded values equals the value, over many elements that hold the same value.
 static void noise_is_unbiased() {
     constexpr size_t count = 1 << 16;
-    for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
-                             "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
-                             "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic",
-                             "nvfp4:round=stochastic", "terngrad"})
+    for (const char *text :
+         {"int4:round=stochastic", "int8:block=64,round=stochastic",
+          "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
+          "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic", "nvfp4:round=stochastic",
+          "terngrad", "norm", "norm:bits=4,norm=linf", "norm:bits=3,bucket=64,levels=exponential",
+          "norm:bits=4,norm=linf,levels=exponential"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -110,11 +112,31 @@ constexpr const char *fine_codecs[] = {"int12",
                                        "nvfp4",
                                        "nvfp4:round=stochastic",
                                        "nvfp4:bucket=all",
-                                       "nvfp4:bucket=32"};
-constexpr const char *coarse_codecs[] = {
-    "onebit",          "onebit:bucket=32",   "onebit:bucket=3",       "terngrad",
-    "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000", "topk",
-    "topk:ratio=0.1",  "topk:ratio=0.9"};
+                                       "nvfp4:bucket=32",
+                                       "norm",
+                                       "norm:round=nearest",
+                                       "norm:bits=6,norm=linf",
+                                       "norm:bits=5,norm=linf,round=nearest",
+                                       "norm:bits=5,bucket=32",
+                                       "norm:bits=4,norm=linf",
+                                       "norm:bits=6,norm=linf,levels=exponential"};
+constexpr const char *coarse_codecs[] = {"onebit",
+                                         "onebit:bucket=32",
+                                         "onebit:bucket=3",
+                                         "terngrad",
+                                         "terngrad:clip=1",
+                                         "terngrad:clip=1000",
+                                         "terngrad:bucket=10000",
+                                         "topk",
+                                         "topk:ratio=0.1",
+                                         "topk:ratio=0.9",
+                                         "norm:bits=4",
+                                         "norm:bits=2,bucket=4",
+                                         "norm:bits=4,bucket=2,round=nearest",
+                                         "norm:levels=exponential",
+                                         "norm:levels=exponential,round=nearest",
+                                         "norm:bits=3,bucket=64,levels=exponential",
+                                         "norm:bits=4,norm=linf,levels=exponential,round=nearest"};
 
 } // namespace
 

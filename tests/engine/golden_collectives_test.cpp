@@ -103,7 +103,8 @@ constexpr const char *codecs[] = {"none",
                                   "topk:ratio=0.05",
                                   "int12",
                                   "int10:block=16",
-                                  "mxfp6e2m3"};
+                                  "mxfp6e2m3",
+                                  "norm:bits=4,bucket=64"};
 
 using AlgorithmNames = std::vector<const char *>;
 

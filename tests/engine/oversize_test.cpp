@@ -21,6 +21,7 @@ constexpr const char *codecs[] = {"none",
                                   "nvfp4:bucket=all",
                                   "onebit:bucket=65536",
                                   "terngrad:bucket=100000",
+                                  "norm:bucket=100000",
                                   "topk",
                                   "topk:ratio=1"};
 

@@ -67,7 +67,12 @@ Codec random_codec(Dice &dice) {
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::round)) codec.rounding = static_cast<Rounding>(dice.roll(2));
     if (row.takes(SpecKey::scale)) codec.scaling = static_cast<Scaling>(dice.roll(2));
-    if (row.takes(SpecKey::bits)) codec.bits = static_cast<uint8_t>(1 + dice.roll(most_code_bits));
+    if (row.takes(SpecKey::norm)) codec.norm = static_cast<BucketNorm>(dice.roll(2));
+    if (row.takes(SpecKey::levels)) codec.levels = static_cast<Levels>(dice.roll(2));
+    if (row.takes(SpecKey::bits)) {
+        const uint32_t least = row.least_bits;
+        codec.bits = static_cast<uint8_t>(least + dice.roll(most_code_bits - least + 1));
+    }
     if (row.takes(SpecKey::ratio))
         codec.share = 1 + dice.roll(dice.roll(2) == 0 ? whole_share / 10 : whole_share);
     if (row.takes(SpecKey::bucket) || row.takes(SpecKey::block)) {

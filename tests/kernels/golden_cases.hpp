@@ -152,6 +152,21 @@ inline std::vector<std::string> specs() {
         for (const char *keys : {"", ":round=stochastic", ":block=1", ":block=8",
                                  ":block=16,round=stochastic", ":block=100", ":block=512"})
             list.push_back(std::string(name) + keys);
+    for (const char *round : {"stochastic", "nearest"}) {
+        const std::string key = std::string("round=") + round;
+        for (const char *levels : {"uniform", "exponential"})
+            for (const char *norm : {"l2", "linf"})
+                for (const char *bits : {"2", "4", "8"})
+                    list.push_back(std::string("norm:bits=") + bits + ",norm=" + norm +
+                                   ",levels=" + levels + "," + key);
+        for (const char *more : {"bucket=1,", "bits=4,bucket=33,", "bits=6,bucket=1,norm=linf,",
+                                 "bits=5,bucket=100,levels=exponential,", "bits=3,bucket=64,",
+                                 "bits=7,bucket=1024,norm=linf,levels=exponential,"})
+            list.push_back(std::string("norm:") + more + key);
+    }
+    for (const char *bits : {"3", "5", "6", "7"})
+        for (const char *more : {"", ",norm=linf,levels=exponential"})
+            list.push_back(std::string("norm:bits=") + bits + more);
     return list;
 }
 

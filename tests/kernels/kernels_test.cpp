@@ -40,6 +40,15 @@ std::vector<Codec> codecs() {
             for (const uint32_t block : {32U, 64U, 96U, 1024U, 20U, 8U, 16U})
                 all.push_back(
                     {.id = CodecId::integer, .bits = bits, .rounding = rounding, .bucket = block});
+        for (uint8_t bits = 2; bits <= 8; bits++)
+            for (const uint32_t bucket : {512U, 32U, 160U, 1024U, 7U})
+                for (const Levels levels : {Levels::uniform, Levels::exponential})
+                    all.push_back({.id = CodecId::norm,
+                                   .bits = bits,
+                                   .rounding = rounding,
+                                   .bucket = bucket,
+                                   .norm = static_cast<BucketNorm>((bits + bucket / 32) % 2),
+                                   .levels = levels});
         for (uint8_t bits = 1; bits <= 8; bits++)
             for (const uint32_t bucket : {512U, 32U, 160U, Codec::whole_chunk, 7U})
                 all.push_back({.id = CodecId::minmax,

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK = range(14)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM = range(15)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -100,7 +100,7 @@ def store(values, kind, saturate=None):
 
 def scale_of(codec, bucket):
     """Values that share a scale, and its bytes."""
-    if codec == TERNGRAD:
+    if codec in (TERNGRAD, NORM):
         return bucket, 4
     if codec in ELEMENTS:
         return 16 if codec == NVFP4 else 32, 1
@@ -239,6 +239,25 @@ def ternary_digits(payload, at, rows, length):
     return digits[:, :length].reshape(-1)
 
 
+def levels_of(header):
+    """L, and whether levels are uniform."""
+    return (1 << (header.bits - 1)) - 1, not header.flags & 16
+
+
+def decode_norm(header, payload, layout):
+    raw = np.frombuffer(payload, "<u4", layout.scale_count, layout.scales)
+    norm, (levels, is_uniform) = raw.view("<f4"), levels_of(header)
+    least = np.ldexp(float(levels if is_uniform else 1), -126)
+    need(((raw == 0x7FC00000) | (raw == 0) | ((norm >= least) & (norm <= 2.0**128 - 2.0**105))).all(), "norm")
+    codes = read_codes(payload, layout, header.bits)
+    q = np.where(codes >= 1 << (header.bits - 1), codes - (1 << header.bits), codes)
+    at = np.arange(layout.coded) // header.bucket
+    if is_uniform:
+        return q.astype(np.float32) * (norm / np.float32(levels))[at]
+    power = np.where(q == 0, 0.0, np.sign(q) * np.ldexp(1.0, np.abs(q) - levels))
+    return power.astype(np.float32) * norm[at]
+
+
 def decode_topk(header, payload, layout):
     kept, indices, values = layout.kept
     counts = np.frombuffer(payload, "<u4", -(-header.count // 65536)).astype(np.int64)
@@ -252,12 +271,13 @@ def decode_topk(header, payload, layout):
 
 
 DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
-            TERNGRAD: decode_terngrad, TOPK: decode_topk}
+            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm}
 
 
 def check_keys(h):
     skips, ocp = h.flags & 1, h.flags & 4
     need(not ocp or h.codec in ELEMENTS, "keys")
+    need(not h.flags & 24 or h.codec == NORM, "keys")
     need(not skips or (h.codec == MINMAX and h.bucket), "keys")
     if h.codec == NONE or h.codec in CASTS:
         need(h.bits == h.bucket == h.rounding == 0, "keys")
@@ -265,6 +285,8 @@ def check_keys(h):
         need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
+    elif h.codec == NORM:
+        need(2 <= h.bits <= 8 and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == TOPK:
         need(h.bits == h.rounding == 0 and 1 <= h.bucket <= 1000000, "keys")
     elif h.codec == TERNGRAD:
@@ -279,7 +301,7 @@ def check_keys(h):
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 8, "fixed field")
+    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 32, "fixed field")
     need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)

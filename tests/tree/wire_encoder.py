@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, TERNGRAD, TOPK, TYPE_BYTES, layout_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, TERNGRAD, TOPK, TYPE_BYTES, layout_of, levels_of, narrow,
                           plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -202,6 +202,38 @@ def packed_digits(q, length):
     return (padded.reshape(len(q), 5, bytes_of_row) * weights).sum(axis=1).astype(np.uint8).tobytes()
 
 
+def encode_norm(header, values, u):
+    levels, is_uniform = levels_of(header)
+    size, count, one = min(header.bucket, max(len(values), 1)), len(values), np.float32(1)
+    x = blocks_of(values.astype(np.float32), size, np.float32(0))
+    finite = np.isfinite(x).all(axis=1)
+    x = np.where(finite[:, None], x, np.float32(0))
+    a = np.abs(x).max(axis=1)
+    norm = a
+    if not header.flags & 8:
+        e = np.frexp(np.where(a > 0, a, one))[1].astype(np.int64) - 1
+        h = np.ldexp(one, 1 - np.maximum(e, -126))
+        lifted = x * h[:, None]
+        p, again = sum_rows(x * x), sum_rows(lifted * lifted)
+        norm = np.where(np.isfinite(p) & (p >= 2.0**-64), np.sqrt(p), np.sqrt(again) / h)
+    norm = np.minimum(norm, np.float32(2.0**128 - 2.0**105))
+    norm = np.where(norm < np.ldexp(float(levels if is_uniform else 1), -126), np.float32(0), norm).astype(np.float32)
+
+    s = norm / np.float32(levels) if is_uniform else norm
+    inverse = one / np.where(norm > 0, s, one)
+    v = (x * inverse[:, None]).reshape(-1)[:count]
+    if is_uniform:
+        q = quantize(v, u, -levels, levels)
+    else:
+        share = np.abs(v).astype(np.float64)
+        e = np.where(share > 0, np.maximum(np.frexp(share)[1] - 1, 1 - levels), 1 - levels)
+        w = np.ldexp(share, -e).astype(np.float32)  # exactly
+        level = e - (1 - levels) + quantize(w, u, 0, 2)
+        q = np.where(np.signbit(v), -1, 1) * np.minimum(level, levels)
+    coded = np.repeat(norm > 0, size)[:count]
+    return np.where(coded, q, 0) & ((1 << header.bits) - 1), np.where(finite, norm, np.float32(np.nan)).astype("<f4").tobytes()
+
+
 def encode_topk(header, values, layout):
     kept, indices, at_values = layout.kept
     payload = bytearray(layout.bytes)
@@ -235,7 +267,7 @@ def encode_onebit(header, values, u):
     return (x < 0).reshape(-1)[:count].astype(np.int64), means.tobytes()
 
 
-ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit}
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit, NORM: encode_norm}
 
 
 def write_planes(payload, layout, bits, codes):

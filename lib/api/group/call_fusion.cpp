@@ -62,7 +62,8 @@ static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     case CodecKind::mx:
     case CodecKind::nvfp4: return true;
     case CodecKind::minmax: return is_complete || !codec.skips_incomplete;
-    case CodecKind::onebit: return is_complete; // its scales are means
+    case CodecKind::onebit: // scales depend on how many values there are, or on where they lie
+    case CodecKind::norm: return is_complete;
     case CodecKind::terngrad:
     case CodecKind::topk: break;
     }

@@ -65,6 +65,8 @@ def bits_of(codec):
         return (32 * -(-bucket // 20) + 32) / bucket
     if name == "topk":
         return float(keys.get("ratio", 0.001)) * (32 + 16) + 32 / 65536
+    if name == "norm":
+        return int(keys.get("bits", 8)) + 32 / int(keys.get("bucket", 512))
     if name == "minmax":
         return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
     return None

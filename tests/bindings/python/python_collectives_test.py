@@ -329,7 +329,7 @@ class Collectives(unittest.TestCase):
                 comm.all_reduce(x, codec="int8", residual=residual[:63].copy())
             with self.assertRaisesRegex(qccl.InvalidArgument, "residual: with the guard of 'int8:guard=nmse:1e-3'"):
                 comm.all_reduce(x, codec="int8:guard=nmse:1e-3", residual=residual)
-            for codec in ("terngrad", "int4:round=stochastic"):
+            for codec in ("terngrad", "int4:round=stochastic", "norm", "norm:bits=4"):
                 with self.assertRaisesRegex(qccl.InvalidArgument, f"residual: '{codec}' rounds with noise"):
                     comm.all_reduce(x, codec=codec, residual=residual)
             with self.assertRaises(ZeroDivisionError), qccl.group():
