@@ -20,6 +20,8 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 
@@ -31,44 +33,60 @@ static_assert(topk_page_values % sparse_tile == 0);
 
 // ---- Values
 
+// What magnitudes are compared as: integers with the bits of fp32 or fp64 magnitudes.
+template <class T> using MagnitudeOf = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+template <class T> using SparseValues = hn::CappedTag<T, max_lanes>;
+template <class T> using Magnitudes = hn::RebindToSigned<SparseValues<T>>;
+template <class T> using MagnitudeVector = hn::Vec<Magnitudes<T>>;
+template <class T>
+inline constexpr MagnitudeOf<T>
+    infinite_magnitude = std::bit_cast<MagnitudeOf<T>>(std::numeric_limits<T>::infinity());
+template <class T>
+inline constexpr MagnitudeOf<T>
+    nan_magnitude = static_cast<MagnitudeOf<T>>(sizeof(T) == 8 ? double_nan : float_nan);
+template <class T>
+inline constexpr MagnitudeOf<T> without_sign = std::numeric_limits<MagnitudeOf<T>>::max();
+
 // The bits of a magnitude. They order infinities above all numbers, and NaN, which is canonical,
 // above infinities.
-HWY_INLINE IntVector magnitudes_of(FloatVector v) {
-    const Ints d;
-    const IntVector magnitude = hn::And(hn::BitCast(d, v), hn::Set(d, INT32_MAX));
-    const auto is_nan = hn::Gt(magnitude, hn::Set(d, static_cast<int32_t>(float_infinity)));
-    return hn::IfThenElse(is_nan, hn::Set(d, static_cast<int32_t>(float_nan)), magnitude);
+template <class T> HWY_INLINE MagnitudeVector<T> magnitudes_at(const T *x) {
+    const Magnitudes<T> d;
+    const auto magnitude =
+        hn::And(hn::BitCast(d, hn::LoadU(SparseValues<T>(), x)), hn::Set(d, without_sign<T>));
+    const auto is_nan = hn::Gt(magnitude, hn::Set(d, infinite_magnitude<T>));
+    return hn::IfThenElse(is_nan, hn::Set(d, nan_magnitude<T>), magnitude);
 }
-HWY_INLINE int32_t magnitude_bits(float x) {
-    return static_cast<int32_t>(std::bit_cast<uint32_t>(canonical(x)) & INT32_MAX);
+template <class T> HWY_INLINE MagnitudeOf<T> magnitude_bits(T x) {
+    return std::bit_cast<MagnitudeOf<T>>(canonical(x)) & without_sign<T>;
 }
 
 // Returns a bit for each of the next 64 values: whether `test` holds for its magnitude.
 inline constexpr size_t mask_values = 64;
-template <class Test> HWY_INLINE uint64_t mask_of(const float *x, const Test &test) {
+template <class T, class Test> HWY_INLINE uint64_t mask_of(const T *x, const Test &test) {
+    const Magnitudes<T> d;
     uint64_t bits = 0;
-    for (size_t i = 0; i < mask_values; i += lanes()) {
-        const auto holds = test(magnitudes_of(hn::LoadU(Floats(), x + i)));
-        bits |= uint64_t{bits_of_mask(hn::RebindMask(Floats(), holds))} << i;
-    }
+    for (size_t i = 0; i < mask_values; i += hn::Lanes(d))
+        bits |= uint64_t{bits_of_mask(d, test(magnitudes_at(x + i)))} << i;
     return bits;
 }
 template <class Take> HWY_INLINE void each_bit(uint64_t bits, const Take &take) {
     for (; bits != 0; bits &= bits - 1) take(static_cast<size_t>(std::countr_zero(bits)));
 }
 
-// Provides the values of a chunk, rounded to the tensor's type, as fp32. The type is not fp64.
-class SparseSource {
+// Provides the values of a chunk, rounded to the tensor's type, as T: fp64 for that type, and fp32
+// for all others.
+template <class T> class SparseSource {
 public:
     SparseSource(DataType type, DataType in, const void *src)
         : src_(static_cast<const std::byte *>(src)), type_(type), in_(in) {}
 
     // Returns `count` values, at most a tile.
-    HWY_INLINE const float *values(uint64_t from, size_t count) {
-        if (type_ == DataType::float32) return reinterpret_cast<const float *>(src_) + from;
-        return converted(from, count);
+    HWY_INLINE const T *values(uint64_t from, size_t count) {
+        if constexpr (sizeof(T) == sizeof(float))
+            if (type_ != DataType::float32) return converted(from, count);
+        return reinterpret_cast<const T *>(src_) + from;
     }
-    int32_t magnitude(uint64_t at) { return magnitude_bits(*values(at, 1)); }
+    MagnitudeOf<T> magnitude(uint64_t at) { return magnitude_bits(load_bits<T>(values(at, 1), 0)); }
 
 private:
     HWY_NOINLINE const float *converted(uint64_t from, size_t count) {
@@ -91,13 +109,14 @@ private:
 
 // Bounds of the threshold's magnitude, low <= magnitude < high.
 struct MagnitudeBounds {
-    int64_t low = 0, high = int64_t{1} << 31;
+    int64_t low, high;
 };
+template <class T> inline constexpr MagnitudeBounds widest_bounds{0, int64_t{nan_magnitude<T>} + 1};
 
 // The encoder keeps the magnitudes above the threshold, and the first `ties` of those that equal
 // it.
 struct SparseThreshold {
-    int32_t magnitude = 0;
+    int64_t magnitude = 0;
     uint64_t ties = 0;
 };
 
@@ -115,55 +134,59 @@ struct MagnitudeBins {
                                               between.high - between.low - 1))) -
                                               bits,
                                           0)) {}
-    HWY_INLINE void count(int32_t magnitude) {
+    HWY_INLINE void count(int64_t magnitude) {
         above += magnitude >= bounds.high;
         lowest += magnitude == bounds.low;
         if (magnitude > bounds.low && magnitude < bounds.high) count_inside(magnitude);
     }
-    HWY_INLINE void count_inside(int32_t magnitude) {
+    HWY_INLINE void count_inside(int64_t magnitude) {
         inside[static_cast<uint64_t>(magnitude - bounds.low) >> shift]++;
     }
 };
 
 // Counts a tile's values. Those between the bounds are few if the bounds are good.
-HWY_INLINE void count_tile(const float *x, size_t count, MagnitudeBins &bins) {
-    const Ints d;
-    const IntVector low = hn::Set(d, static_cast<int32_t>(bins.bounds.low)),
-                    last = hn::Set(d, static_cast<int32_t>(bins.bounds.high - 1));
-    IntVector above = hn::Zero(d), lowest = above; // count down
+template <class T> HWY_INLINE void count_tile(const T *x, size_t count, MagnitudeBins &bins) {
+    const Magnitudes<T> d;
+    using Vector = MagnitudeVector<T>;
+    const Vector low = hn::Set(d, static_cast<MagnitudeOf<T>>(bins.bounds.low)),
+                 last = hn::Set(d, static_cast<MagnitudeOf<T>>(bins.bounds.high - 1));
+    Vector above = hn::Zero(d), lowest = above; // count down
     const size_t full = count / mask_values * mask_values;
     for (size_t i = 0; i < full; i += mask_values) {
-        const uint64_t inside = mask_of(x + i, [&](IntVector magnitude) HWY_ATTR {
+        const uint64_t inside = mask_of(x + i, [&](Vector magnitude) HWY_ATTR {
             const auto is_above = hn::Gt(magnitude, last);
             above = hn::Add(above, hn::VecFromMask(d, is_above));
             lowest = hn::Add(lowest, hn::VecFromMask(d, hn::Eq(magnitude, low)));
             return hn::AndNot(is_above, hn::Gt(magnitude, low));
         });
-        each_bit(inside, [&](size_t j) HWY_ATTR { bins.count_inside(magnitude_bits(x[i + j])); });
+        each_bit(inside, [&](size_t j) HWY_ATTR {
+            bins.count_inside(magnitude_bits(load_bits<T>(x, i + j)));
+        });
     }
-    const auto sum_of = [&](IntVector counter) HWY_ATTR {
+    const auto sum_of = [&](Vector counter) HWY_ATTR {
         return static_cast<uint64_t>(-int64_t{hn::GetLane(hn::SumOfLanes(d, counter))});
     };
     bins.above += sum_of(above);
     bins.lowest += sum_of(lowest);
-    for (size_t i = full; i < count; i++) bins.count(magnitude_bits(x[i]));
+    for (size_t i = full; i < count; i++) bins.count(magnitude_bits(load_bits<T>(x, i)));
 }
 
 // Proposes bounds for the `kept`th largest of `count` magnitudes: those of a sample, some of its
 // standard deviations before and behind the expected place.
-inline MagnitudeBounds sampled_bounds(SparseSource &source, uint64_t count, uint64_t kept) {
+template <class T>
+MagnitudeBounds sampled_bounds(SparseSource<T> &source, uint64_t count, uint64_t kept) {
     constexpr uint64_t most = 4096, least = 32, values_each = 128;
     const uint64_t number = std::min(count / values_each, most);
-    MagnitudeBounds bounds;
+    MagnitudeBounds bounds = widest_bounds<T>;
     if (number < least) return bounds;
-    int32_t sample[most];
+    MagnitudeOf<T> sample[most];
     for (uint64_t i = 0; i < number; i++) sample[i] = source.magnitude(i * (count / number));
     const double place =
         static_cast<double>(kept) / static_cast<double>(count) * static_cast<double>(number);
     const double margin = 4 * std::sqrt(place) + 4;
-    int32_t *end = sample + number;
+    MagnitudeOf<T> *end = sample + number;
     const auto at = [&](double where) {
-        int32_t *const found = sample + static_cast<uint64_t>(std::max(where, 0.0));
+        MagnitudeOf<T> *const found = sample + static_cast<uint64_t>(std::max(where, 0.0));
         std::nth_element(sample, found, end, std::greater<>());
         return found;
     };
@@ -177,8 +200,9 @@ inline MagnitudeBounds sampled_bounds(SparseSource &source, uint64_t count, uint
 }
 
 // Every pass over the values narrows the bounds, until they hold the threshold alone.
-inline SparseThreshold find_threshold(SparseSource &source, uint64_t count, uint64_t kept) {
-    MagnitudeBounds known, tried = sampled_bounds(source, count, kept);
+template <class T>
+SparseThreshold find_threshold(SparseSource<T> &source, uint64_t count, uint64_t kept) {
+    MagnitudeBounds known = widest_bounds<T>, tried = sampled_bounds(source, count, kept);
     for (;;) {
         MagnitudeBins bins(tried);
         for (uint64_t from = 0; from < count; from += sparse_tile) {
@@ -193,11 +217,11 @@ inline SparseThreshold find_threshold(SparseSource &source, uint64_t count, uint
             while (bin > 0 && bins.inside[bin - 1] < ties) ties -= bins.inside[--bin];
             if (bin > 0) {
                 const int64_t start = tried.low + (static_cast<int64_t>(bin - 1) << bins.shift);
-                if (bins.shift == 0) return {static_cast<int32_t>(start), ties};
-                known = {std::max(start, tried.low + 1),
-                         std::min(start + (int64_t{1} << bins.shift), tried.high)};
+                if (bins.shift == 0) return {start, ties};
+                const int64_t width = std::min(int64_t{1} << bins.shift, tried.high - start);
+                known = {std::max(start, tried.low + 1), start + width};
             } else if (bins.lowest >= ties) {
-                return {static_cast<int32_t>(tried.low), ties};
+                return {tried.low, ties};
             } else {
                 known.high = tried.low;
             }
@@ -209,26 +233,26 @@ inline SparseThreshold find_threshold(SparseSource &source, uint64_t count, uint
 // ---- Encode
 
 // Writes the indices of the tile's values that are kept to `found`, and returns their number.
-HWY_INLINE size_t find_kept(const float *x, size_t count, SparseThreshold &left, uint16_t *found) {
-    const Ints d;
-    const IntVector threshold = hn::Set(d, left.magnitude);
+template <class T>
+HWY_INLINE size_t find_kept(const T *x, size_t count, SparseThreshold &left, uint16_t *found) {
+    const Magnitudes<T> d;
+    using Vector = MagnitudeVector<T>;
+    const Vector threshold = hn::Set(d, static_cast<MagnitudeOf<T>>(left.magnitude));
     size_t full = count / mask_values * mask_values, number = 0, equal = 0;
     if (left.ties != 0)
         for (size_t i = 0; i < full; i += mask_values)
-            equal +=
-                static_cast<size_t>(std::popcount(mask_of(x + i, [&](IntVector magnitude) HWY_ATTR {
-                    return hn::Eq(magnitude, threshold);
-                })));
+            equal += static_cast<size_t>(std::popcount(mask_of(
+                x + i, [&](Vector magnitude) HWY_ATTR { return hn::Eq(magnitude, threshold); })));
     if (equal > left.ties) full = 0; // some of the equal ones are kept
-    const IntVector below = hn::Sub(threshold, hn::Set(d, left.ties != 0 ? 1 : 0));
+    const Vector below = hn::Sub(threshold, hn::Set(d, MagnitudeOf<T>{left.ties != 0 ? 1 : 0}));
     if (full != 0) left.ties -= equal;
     for (size_t i = 0; i < full; i += mask_values) {
         const uint64_t kept =
-            mask_of(x + i, [&](IntVector magnitude) HWY_ATTR { return hn::Gt(magnitude, below); });
+            mask_of(x + i, [&](Vector magnitude) HWY_ATTR { return hn::Gt(magnitude, below); });
         each_bit(kept, [&](size_t j) { found[number++] = static_cast<uint16_t>(i + j); });
     }
     for (size_t i = full; i < count; i++) {
-        const int32_t magnitude = magnitude_bits(x[i]);
+        const int64_t magnitude = magnitude_bits(load_bits<T>(x, i));
         if (magnitude < left.magnitude || (magnitude == left.magnitude && left.ties == 0)) continue;
         left.ties -= magnitude == left.magnitude;
         found[number++] = static_cast<uint16_t>(i);
@@ -236,33 +260,41 @@ HWY_INLINE size_t find_kept(const float *x, size_t count, SparseThreshold &left,
     return number;
 }
 
-// The range is the whole chunk, and its type is not fp64.
-inline void encode_largest(const ChunkRange &range, DataType in, const void *src,
-                           std::byte *payload) {
-    if (range.count == 0) return;
+template <class T>
+void encode_largest_as(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
     const PayloadLayout &layout = *range.layout;
-    SparseSource source(range.type, in, src);
+    SparseSource<T> source(range.type, in, src);
     SparseThreshold left = find_threshold(source, range.count, layout.kept);
     uint16_t found[sparse_tile];
-    float values[sparse_tile];
+    T values[sparse_tile];
     uint64_t kept = 0, before = 0; // before the page
     for (uint64_t from = 0; from < range.count; from += sparse_tile) {
         const size_t count = std::min<uint64_t>(sparse_tile, range.count - from);
-        const float *const x = source.values(from, count);
+        const T *const x = source.values(from, count);
         const size_t number = find_kept(x, count, left, found);
         for (size_t i = 0; i < number; i++) {
-            values[i] = canonical(x[found[i]]);
+            values[i] = canonical(load_bits<T>(x, found[i]));
             store_bits(payload + layout.indices, kept + i,
                        static_cast<uint16_t>(from % topk_page_values + found[i]));
         }
         copy(range.type, payload + layout.kept_values + kept * type_bytes(range.type),
-             DataType::float32, values, number, false);
+             sizeof(T) == 8 ? DataType::float64 : DataType::float32, values, number, false);
         kept += number;
         if ((from + count) % topk_page_values != 0 && from + count < range.count) continue;
         store_bits(payload + layout.page_counts, from / topk_page_values,
                    static_cast<uint32_t>(kept - before));
         before = kept;
     }
+}
+
+// The range is the whole chunk.
+inline void encode_largest(const ChunkRange &range, DataType in, const void *src,
+                           std::byte *payload) {
+    if (range.count == 0) return;
+    if (range.type == DataType::float64)
+        encode_largest_as<double>(range, in, src, payload);
+    else
+        encode_largest_as<float>(range, in, src, payload);
 }
 
 // ---- Decode

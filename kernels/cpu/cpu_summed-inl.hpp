@@ -97,7 +97,7 @@ HWY_INLINE void add_signs(const float *x, size_t groups, SignSums &sums, uint8_t
             usual_b = hn::Add(usual_b, hn::IfThenZeroElse(is_b, b));
             negative_a = hn::Add(negative_a, hn::IfThenElseZero(is_a, a));
             negative_b = hn::Add(negative_b, hn::IfThenElseZero(is_b, b));
-            const uint32_t codes = bits_of_mask(is_a) | bits_of_mask(is_b) << step;
+            const uint32_t codes = bits_of_mask(d, is_a) | bits_of_mask(d, is_b) << step;
             std::memcpy(plane + g * (group_values / 8) + j / 8, &codes, step / 4);
         }
         hn::Store(usual_a, d, sums.usual + j);

@@ -1,6 +1,6 @@
 // A tier: the table of kernels for one target. The scalar reference handles everything without a
-// fast path: blocks that are neither 8 or 16 values nor whole groups, `minmax` and `topk` of fp64,
-// and casts of fp64. Compiled once per target.
+// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, and casts
+// of fp64. Compiled once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -28,9 +28,9 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::norm: return codec.bucket % group_values == 0;
     case CodecKind::mx:
     case CodecKind::nvfp4:
-    case CodecKind::terngrad: return true;
+    case CodecKind::terngrad:
+    case CodecKind::topk: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
-    case CodecKind::topk: return range.type != DataType::float64;
     case CodecKind::plain: break;
     }
     return false;

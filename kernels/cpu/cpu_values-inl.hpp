@@ -74,9 +74,9 @@ HWY_INLINE WordVector choose(hn::Mask<Floats> mask, WordVector yes, WordVector n
 }
 
 // Returns the lanes of a mask as bits, the first lane lowest.
-HWY_INLINE uint32_t bits_of_mask(hn::Mask<Floats> mask) {
+template <class D> HWY_INLINE uint32_t bits_of_mask(D d, hn::Mask<D> mask) {
     uint8_t bytes[sizeof(uint64_t)] = {}; // StoreMaskBits may write up to 8 bytes
-    hn::StoreMaskBits(Floats(), mask, bytes);
+    hn::StoreMaskBits(d, mask, bytes);
     return load_bits<uint16_t>(bytes, 0);
 }
 

@@ -43,7 +43,7 @@ void check(const char *text, const std::vector<float> &values, const std::string
 static void all_kinds_of_values_agree() {
     Values values(3);
     for (const char *text : {"topk", "topk:ratio=0.01", "topk:ratio=0.4", "topk:ratio=1"})
-        for (const DataType type : {DataType::float32, DataType::bfloat16})
+        for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
             for (const Pattern pattern : patterns) {
                 const size_t count = counts[values.pick(std::size(counts))];
                 Buffer src(count * type_bytes(type));
