@@ -80,9 +80,11 @@ template <class Visitor> void each_state_case(uint32_t ranks, Visitor visit) {
         });
 }
 
-std::vector<Chunking> cuts_of(bool is_one_exchange) {
+std::vector<Chunking> cuts_of(bool is_one_exchange, bool has_hosts) {
     const TransportOptions options = Cluster::test_options();
-    const Chunking base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+    const Chunking base{.outbox_bytes = options.outbox_bytes,
+                        .slots = options.slots,
+                        .inbox_bytes = has_hosts ? options.outbox_bytes : 0};
     std::vector<Chunking> cuts(3, base);
     cuts[0].segment_bytes = 4096;
     cuts[0].lanes = 3;
@@ -118,12 +120,13 @@ void check_twin(const TwinCall &call, const std::vector<Bytes> &inputs,
 }
 
 // Makes calls one after the other with one state for each rank, anew with each cut.
-void check_states(Cluster &cluster, Case tested, golden::Kind kind, bool in_place, uint64_t &made) {
+void check_states(Cluster &cluster, Case tested, golden::Kind kind, bool in_place, uint64_t &made,
+                  bool has_hosts = false) {
     constexpr int calls = 2;
     TwinCall &call = tested.call;
     const auto inputs = make_inputs(call, kind);
     const size_t bytes = send_count(call) * type_bytes(accumulator_of(call.type));
-    const auto cuts = cuts_of(call.algorithm == "oneshot");
+    const auto cuts = cuts_of(call.algorithm == "oneshot", has_hosts);
     std::vector<TwinStates> expected;
     std::vector<Bytes> owed(call.ranks, Bytes(bytes));
     for (int nth = 1; nth <= calls; nth++) {
@@ -186,6 +189,23 @@ void every_case_gives_the_slow_twins_results_and_residuals() {
     printf("%llu of %llu cases\n", static_cast<unsigned long long>(taken),
            static_cast<unsigned long long>(all * std::size(sizes)));
     CHECK(taken > 200 / thinning());
+}
+
+void hosts_make_no_difference() {
+    const std::vector<uint32_t> hosts{0, 0, 1, 1, 2};
+    Cluster cluster(5, on_hosts(hosts));
+    uint64_t made = 0;
+    for (const char *codec : {"int4", "terngrad", "topk:ratio=0.01"})
+        for (const char *algorithm : {"ring", "direct", "oneshot", "tree", "hierarchy"}) {
+            const TwinCall call{.algorithm = algorithm,
+                                .op = RedOp::avg,
+                                .codec = *parse_codec(codec),
+                                .count = 20011,
+                                .ranks = 5,
+                                .seed = 6,
+                                .spots = spots_on(hosts)};
+            check_states(cluster, {.call = call}, golden::Kind::spread, false, made, true);
+        }
 }
 
 float value_at(const Bytes &bytes, size_t i) {
@@ -263,6 +283,7 @@ void values_that_are_not_finite_leave_no_error() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_case_gives_the_slow_twins_results_and_residuals),
+        QTEST(hosts_make_no_difference),
         QTEST(nothing_is_lost_for_ever),
         QTEST(values_that_are_not_finite_leave_no_error),
     };
