@@ -1625,7 +1625,8 @@ typedef struct {
     {sizeof(qcclStateConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, 0, qcclFeedbackAll, {0}}
 
 /* Makes a state whose residual is zero. It takes 8 bytes for each element (16 for qcclFloat64 and
- * qcclComplex64, 32 for qcclComplex128) until it is destroyed.
+ * qcclComplex64, 32 for qcclComplex128) until it is destroyed. The communicator of its calls keeps
+ * half as much, as the call with the most elements needs it.
  *
  * state_out: receives the state. The caller destroys it with qcclStateDestroy.
  * comm: whose calls use the state. The state lies on its device, and keeps this rank's number and

@@ -64,8 +64,7 @@ bool is_in_place(const Program &program, const Call &call) {
 // that the engine keeps more of it there.
 static void give_back(EngineMemory &memory) {
     const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
-    for (DeviceMemory *const each :
-         {&memory.tiles, &memory.scratch, &memory.segments, &memory.inputs})
+    for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
         if (each->bytes() > most_kept) *each = {};
 }
 
