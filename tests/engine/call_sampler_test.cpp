@@ -76,7 +76,7 @@ SampledArea area_of(const std::vector<float> &values) {
 void samples_show_what_the_whole_loses() {
     const std::vector<float> values = gaussian(1 << 18);
     for (const char *text : {"int8", "int4", "int2:block=100", "minmax:bits=4", "nvfp4", "mxfp4",
-                             "onebit", "terngrad", "fp8e4m3", "bf16"}) {
+                             "onebit", "terngrad", "norm:bits=6", "fp8e4m3", "bf16"}) {
         const Codec codec = *parse_codec(text);
         CallSampler sampler(host_device(best_kernels()));
         SampledLoss sampled;
