@@ -392,7 +392,7 @@ HWY_INLINE void put_numbers(const int16_t *numbers, FloatVector scale, float *ds
 }
 
 // Decodes the values of a bucket from position `at` on, at most a tile. The bucket has `bytes`
-// bytes at `packed`; whoever reads whole vectors must not read behind `end`.
+// bytes at `packed`. The function loads whole vectors where none reaches behind `end`.
 template <Put put>
 HWY_INLINE void put_ternary_tile(const uint8_t *packed, const uint8_t *end, uint64_t bytes,
                                  uint64_t at, size_t count, float scale, float *dst) {

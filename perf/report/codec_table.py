@@ -1,0 +1,255 @@
+#!/usr/bin/python3
+"""What codecs cost and lose: a row for each codec, set of data and number of ranks, as a table, a CSV file and a picture.
+
+bits: of a value on the wire, header included. one encode: NMSE of the ranks' vectors when each is encoded once. measured and
+predicted: NMSE of the sum of all ranks by that algorithm, and what the planner expects of independent Gaussian values. bias: of codecs
+with noise, the largest mean error of a value over --trials encodes with different seeds, in standard deviations of that mean; about 4
+of a few hundred values are normal. GB/s: of unencoded values on one core, between memory and memory, to encode and to decode and
+add, beside memcpy in the same run.
+
+Data: independent values of a Gaussian (gauss) and of Student's t with 3 degrees of freedom (student); Gaussian values whose strength
+differs from block to block (blocks); nine of ten values zero (sparse); ranks that resemble each other, with a correlation of 0.9
+(alike). --data adds vectors of files: NAME=DIR/rank%r.npy, of as many ranks as there are files.
+"""
+import argparse
+import collections
+import csv
+import itertools
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import numpy
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "hosts"))
+from comparison import picture, vectors as vector_words  # noqa: E402
+
+CODECS = ("fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=4", "mxfp8e4m3",
+          "mxfp8e4m3:scale=ocp", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "topk:ratio=0.01", "int4:round=stochastic")
+ALGORITHMS = ("direct", "ring", "tree")
+Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted bias encode decode_add memcpy")
+COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
+TRIED_VALUES = 256  # whose errors are averaged over the trials
+
+
+def names(text):
+    return tuple(text.split(","))
+
+
+def numbers(text):
+    found = [int(word) for word in text.split(",")]
+    if min(found) < 2:
+        raise argparse.ArgumentTypeError("sums have two ranks or more")
+    return found
+
+
+def data_files(text):
+    name, equals, pattern = text.partition("=")
+    if not name or not equals or "%r" not in pattern:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=DIR/rank%r.npy")
+    return name, pattern
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--codecs", type=vector_words.split_codecs, default=CODECS, metavar="LIST", help=f"({', '.join(CODECS)})")
+    parser.add_argument("--ranks", type=numbers, default=[4, 16, 64], metavar="LIST", help="of the synthetic data (4,16,64)")
+    parser.add_argument("--algorithms", type=names, default=ALGORITHMS, metavar="LIST", help="of all-reduces (direct,ring,tree)")
+    parser.add_argument("--values", type=int, default=1 << 16, metavar="N", help="of each rank (65536)")
+    parser.add_argument("--trials", type=int, default=10000, metavar="N", help="for the bias (10000); 0: none")
+    parser.add_argument("--data", type=data_files, action="append", default=[], metavar="NAME=PATTERN", help="files of the ranks; repeatable")
+    parser.add_argument("--package", type=pathlib.Path, default=ROOT / "build/bindings/python", metavar="FOLDER",
+                        help="where the package qccl lies (build/bindings/python)")
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/perf/qccl-perf", metavar="FILE",
+                        help="qccl-perf, for the speeds (build/perf/qccl-perf)")
+    parser.add_argument("--output", metavar="PREFIX", default="codecs", help="PREFIX.csv and PREFIX.svg (codecs)")
+    chosen = parser.parse_args()
+    if chosen.values < TRIED_VALUES:
+        parser.error(f"--values: at least {TRIED_VALUES} are needed")
+    return chosen
+
+
+# ---- Data
+
+def synthetic(name, ranks, values):
+    """A vector of fp32 for each rank."""
+    common = numpy.random.default_rng(999).standard_normal(values)
+    vectors = []
+    for rank in range(ranks):
+        generator = numpy.random.default_rng([rank, 7])
+        own = generator.standard_normal(values)
+        if name == "student":
+            own = generator.standard_t(3, values)
+        elif name == "blocks":
+            own *= numpy.repeat(numpy.exp(1.5 * generator.standard_normal(-(-values // 32))), 32)[:values]
+        elif name == "sparse":
+            own *= generator.random(values) < 0.1
+        elif name == "alike":
+            own = math.sqrt(0.9) * common + math.sqrt(0.1) * own
+        vectors.append(own.astype(numpy.float32))
+    return vectors
+
+
+SYNTHETIC = ("gauss", "student", "blocks", "sparse", "alike")
+
+
+def from_files(pattern):
+    vectors = []
+    for rank in itertools.count():
+        path = pathlib.Path(pattern.replace("%r", str(rank)))
+        if not path.exists():
+            break
+        vectors.append(numpy.load(path).astype(numpy.float32).ravel())
+    if len(vectors) < 2 or len({vector.size for vector in vectors}) != 1:
+        sys.exit(f"codec_table.py: {pattern} names no files of two ranks or more with equally many values")
+    return vectors
+
+
+# ---- Measurements
+
+def nmse(errors, exact):
+    return sum(float(numpy.square(each, dtype=float).sum()) for each in errors) / sum(float(numpy.square(each, dtype=float).sum()) for each in exact)
+
+
+class Meter:
+    """What one set of vectors shows about codecs."""
+
+    def __init__(self, qccl, vectors):
+        self.qccl, self.vectors = qccl, vectors
+        self.exact = sum(vector.astype(float) for vector in vectors)
+
+    def one_encode(self, spec):
+        """(bits of a value, NMSE)"""
+        codec = self.qccl.Codec(spec)
+        coded = [codec.encode(vector) for vector in self.vectors]
+        errors = [codec.decode(data, like=vector).astype(float) - vector for data, vector in zip(coded, self.vectors)]
+        return 8 * coded[0].size / self.vectors[0].size, nmse(errors, self.vectors)
+
+    def sums(self, spec, algorithm):
+        """(NMSE of the sum, the one that is predicted)"""
+        coded = spec if "min=" in spec else f"{spec}{',' if ':' in spec else ':'}min=0"
+
+        def body(comm):
+            told = comm.explain(f"all_reduce count={self.exact.size} type=float codec={coded} algorithm={algorithm}", format="json")
+            predicted, = (row["nmse_predicted"] for row in told["candidates"] if row["verdict"] == "chosen")
+            return comm.all_reduce(self.vectors[comm.rank].copy(), codec=coded, algorithm=algorithm), predicted
+
+        results = self.qccl.run_threads(len(self.vectors), body)
+        if any(sum_.tobytes() != results[0][0].tobytes() for sum_, _ in results):
+            sys.exit(f"codec_table.py: the sums of the ranks differ ({spec}, {algorithm})")
+        return nmse([results[0][0] - self.exact], [self.exact]), results[0][1]
+
+    def bias(self, spec, trials):
+        """The largest mean error, in standard deviations of the mean; None: the codec draws no noise."""
+        if trials == 0 or not (spec.startswith("terngrad") or "round=stochastic" in spec):
+            return None
+        values = self.vectors[0][:TRIED_VALUES].copy()
+        total, squares = numpy.zeros(values.size), numpy.zeros(values.size)
+        for seed in range(trials):
+            with self.qccl.Codec(f"{spec}{',' if ':' in spec else ':'}seed={seed}") as codec:
+                error = codec.decode(codec.encode(values), like=values).astype(float) - values
+            total += error
+            squares += error * error
+        mean = total / trials
+        deviation = numpy.sqrt(numpy.maximum(squares / trials - mean * mean, 0) / trials)
+        return float(numpy.max(numpy.abs(mean[deviation > 0]) / deviation[deviation > 0], initial=0))
+
+
+def speeds_of(program, codecs):
+    """{codec: (encode, decode-add, memcpy)} in GB/s, between memory and memory."""
+    done = subprocess.run([program, "codec", "--codec", ",".join(codecs), "--json", "-"], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(1)
+    rows = [row for row in json.loads(done.stdout)["rows"] if row["where"] == "stream"]
+    by_codec = collections.defaultdict(dict)
+    for row, codec in zip(rows, (codec for codec in codecs for _ in range(len(rows) // len(codecs)))):
+        by_codec[codec][row["operation"]] = row["GBps"]
+    return {codec: (found["encode"], found["decode_add"], found["memcpy"]) for codec, found in by_codec.items()}
+
+
+def measure(chosen, qccl, tell):
+    sets = [(name, from_files(pattern)) for name, pattern in chosen.data]
+    sets[:0] = [(name, synthetic(name, ranks, chosen.values)) for name in SYNTHETIC for ranks in chosen.ranks]
+    speeds = speeds_of(chosen.program, chosen.codecs)
+    for name, vectors in sets:
+        tell(f"{name}, {len(vectors)} ranks")
+        meter = Meter(qccl, vectors)
+        for spec in chosen.codecs:
+            bits, once = meter.one_encode(spec)
+            bias = meter.bias(spec, chosen.trials) if len(vectors) == min(chosen.ranks) else None
+            for algorithm in chosen.algorithms:
+                yield Row(name, len(vectors), spec, bits, once, algorithm, *meter.sums(spec, algorithm), bias, *speeds[spec])
+
+
+# ---- Output
+
+def shown(value):
+    return "" if value is None else f"{value:.2f}" if 0.1 <= abs(value) < 1000 else f"{value:.2e}"
+
+
+def write_csv(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        writer.writerows([["" if value is None else f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows])
+
+
+class Axis:
+    """Logarithmic, from a place to another one."""
+
+    def __init__(self, values, start, end):
+        self.low, self.high, self.start, self.end = math.log10(min(values)), math.log10(max(values)), start, end
+
+    def __call__(self, value):
+        share = (math.log10(value) - self.low) / (self.high - self.low or 1)
+        return self.start + share * (self.end - self.start)
+
+
+def draw(path, rows):
+    """Bits against the NMSE of one encode, a colour for each set of data."""
+    points = {(row.data, row.codec): (row.bits, row.one_encode) for row in rows if row.one_encode > 0}
+    x = Axis([bits for bits, _ in points.values()], picture.LEFT, picture.WIDTH - picture.RIGHT)
+    y = Axis([error for _, error in points.values()], picture.HEIGHT - picture.BOTTOM, picture.TOP)
+    parts = [picture.text((picture.LEFT + picture.WIDTH - picture.RIGHT) / 2, picture.HEIGHT - 20, "bits of a value", "middle"),
+             picture.text(0, 0, "NMSE of one encode", "middle", f'transform="translate(24 {picture.HEIGHT / 2}) rotate(-90)"')]
+    for bits in (0.5, 1, 2, 4, 8, 16):
+        if x.low <= math.log10(bits) <= x.high:
+            parts += [picture.line(x(bits), picture.TOP, x(bits), picture.HEIGHT - picture.BOTTOM, picture.GRID),
+                      picture.text(x(bits), picture.HEIGHT - picture.BOTTOM + 20, f"{bits:g}", "middle")]
+    for power in range(math.ceil(y.low), math.floor(y.high) + 1):
+        parts += [picture.line(picture.LEFT, y(10.0 ** power), picture.WIDTH - picture.RIGHT, y(10.0 ** power), picture.GRID),
+                  picture.text(picture.LEFT - 8, y(10.0 ** power) + 4, f"1e{power}", "end")]
+    for number, data in enumerate(dict.fromkeys(data for data, _ in points)):
+        colour, level = picture.COLOURS[number % len(picture.COLOURS)], picture.TOP + 10 + 22 * number
+        parts += [f'<circle cx="{picture.WIDTH - picture.RIGHT + 30}" cy="{level}" r="4" fill="{colour}"/>',
+                  picture.text(picture.WIDTH - picture.RIGHT + 44, level + 4, data)]
+        for (of, codec), (bits, error) in points.items():
+            if of == data:
+                parts.append(f'<circle cx="{x(bits):.1f}" cy="{y(error):.1f}" r="4" fill="{colour}"><title>{codec}, {data}</title></circle>')
+                if number == 0:
+                    parts.append(picture.text(x(bits) + 7, y(error) + 4, codec, more='font-size="10"'))
+    picture.write_svg(path, "What codecs lose in one encode", parts, picture.HEIGHT)
+
+
+def main():
+    chosen = arguments()
+    sys.path.insert(0, str(chosen.package.resolve()))
+    import qccl  # noqa: PLC0415
+
+    rows = []
+    print(COLUMNS.format("data", "ranks", "codec", "bits", "one encode", "algorithm", "measured", "predicted", "bias", "encode", "add", "memcpy"))
+    for row in measure(chosen, qccl, lambda words: print(words, file=sys.stderr, flush=True)):
+        rows.append(row)
+        print(COLUMNS.format(*row[:3], shown(row.bits), shown(row.one_encode), row.algorithm, *map(shown, row[6:])), flush=True)
+    write_csv(f"{chosen.output}.csv", rows)
+    draw(f"{chosen.output}.svg", rows)
+    print(f"# written: {chosen.output}.csv {chosen.output}.svg")
+
+
+if __name__ == "__main__":
+    main()
