@@ -304,6 +304,7 @@ static void calls_refuse_states_that_are_not_theirs(void **unused)
     qcclState_t state = NULL, of_other = NULL;
     float a[4 * 8] = {0}, b[4 * 8];
     int32_t whole[8] = {0};
+    const size_t counts[ranks] = {2, 2, 2, 2};
     (void)unused;
     assert_int_equal(qcclStateCreate(&state, comm, 8, qcclFloat32, NULL), qcclSuccess);
     assert_int_equal(qcclStateCreate(&of_other, world.comms[1], 8, qcclFloat32, NULL), qcclSuccess);
@@ -327,6 +328,8 @@ static void calls_refuse_states_that_are_not_theirs(void **unused)
             "takes none");
     REFUSED(qcclReduceScatterConfig(a, b, 8, qcclFloat32, qcclSum, comm, NULL, &config),
             qcclInvalidArgument, "32");
+    REFUSED(qcclReduceScatterVConfig(a, b, counts, NULL, qcclFloat32, qcclSum, comm, NULL, &config),
+            qcclInvalidArgument, "takes none");
     config.stride = 3;
     REFUSED(qcclReduceScatterConfig(a, b, 2, qcclFloat32, qcclSum, comm, NULL, &config),
             qcclInvalidArgument, "stride");

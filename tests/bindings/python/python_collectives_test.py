@@ -239,6 +239,20 @@ class Collectives(unittest.TestCase):
                 self.assertLess(wrong, 1e-2)
                 self.assertGreater(owed, 1e-2)
 
+    def test_states_of_complex_numbers(self):
+        def body(comm):
+            values = np.random.default_rng(comm.rank).standard_normal((2, 700))
+            x, total = (values[0] + 1j * values[1]).astype(np.complex64), np.zeros(700, complex)
+            state = qccl.State(comm, x)
+            for _ in range(20):
+                total += comm.all_reduce(x.copy(), codec="int2", state=state)
+            owed = comm.all_reduce(state.save()[64:].view(np.complex64).astype(complex))
+            return np.abs(total + owed - 20 * comm.all_reduce(x.astype(complex))).max(), np.abs(owed).max()
+
+        for wrong, owed in self.on_ranks(body):
+            self.assertLess(wrong, 1e-3)
+            self.assertGreater(owed, 0.1)
+
     def test_a_saved_state_repeats_the_bits(self):
         x = np.random.default_rng(4).standard_normal((RANKS, 1200)).astype(np.float32)
 
