@@ -27,6 +27,8 @@ constexpr const char *lossy_codecs[] = {"none",
                                         "nvfp4:bucket=all",
                                         "onebit:bucket=100",
                                         "terngrad:bucket=100,clip=1.5",
+                                        "norm:bits=4,bucket=100,round=nearest",
+                                        "norm:bits=5,norm=linf,levels=exponential",
                                         "topk:ratio=0.01",
                                         "minmax:bits=2,bucket=all",
                                         "minmax:bits=5,bucket=100,skip_incomplete=1"};
