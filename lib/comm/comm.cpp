@@ -296,11 +296,17 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
     QCCL_TRY(const PinnedMemory recv, PinnedMemory::create(parts_.device.gpu, all_bytes));
     std::memcpy(send.data(), mine, bytes);
     queue_->await_all();
-    QCCL_TRY(
-        const uint64_t call,
-        take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout}, 0));
+    QCCL_TRY(const uint64_t call,
+             take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout},
+                            0, nullptr));
     std::memcpy(all, recv.data(), all_bytes);
     return call;
+}
+
+// Returns null if the call has no state.
+static Result<std::shared_ptr<StateUse>> begin_use(const StateRef &state) {
+    if (!state) return std::shared_ptr<StateUse>();
+    return StateUse::begin(state);
 }
 
 // Calls get their numbers when they run, because a graph may replay a call at any time.
@@ -317,7 +323,8 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                                });
     }
     queue_->await_all();
-    return outcome(take_next_turn(*program, request, 0));
+    QCCL_TRY(const auto use, begin_use(request.state));
+    return outcome(take_next_turn(*program, request, 0, use.get()));
 }
 
 // In the middle of the call, the caller's stream waits for streams of the library. If the GPU
@@ -336,11 +343,7 @@ void Comm::check_priority(GpuStream stream) {
 }
 
 Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
-                                      uint64_t captured) {
-    std::shared_ptr<StateUse> use;
-    if (request.state) {
-        QCCL_TRY(use, StateUse::begin(request.state));
-    }
+                                      uint64_t captured, StateUse *use) {
     const auto number = sequencer_.await_next();
     if (!number) return ended();
     const Call call{.send = request.send,
@@ -369,13 +372,13 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
         // After a failure no call is made, so that the stream proceeds even while a thread holds
         // the turns.
         const auto failure = this->failure();
-        const bool can_run = arrived && !failure;
-        const Done made = can_run ? outcome(take_next_turn(program, request, captured)) : arrived;
+        const CallRecord record{static_cast<int32_t>(program.shape.descriptor().collective), 0,
+                                request.tag};
+        if (!arrived || failure) return failed(failure ? failure->error : arrived.error(), record);
+        const auto use = begin_use(request.state);
         // The other ranks would wait for a call whose state is in use.
-        if (can_run && (made || made.error().code != Code::invalid_usage)) return made;
-        return failed(
-            failure ? failure->error : made.error(),
-            {static_cast<int32_t>(program.shape.descriptor().collective), 0, request.tag});
+        if (!use) return failed(use.error(), record);
+        return outcome(take_next_turn(program, request, captured, use->get()));
     });
 }
 

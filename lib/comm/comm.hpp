@@ -333,9 +333,9 @@ private:
                                    size_t bytes, std::chrono::nanoseconds timeout);
     void check_priority(GpuStream stream);
     Error ended() const; // the error of a call that comes too late
-    // Returns the call's number.
+    // Returns the call's number. `use`: of the call's state; null: it has none.
     Result<uint64_t> take_next_turn(const Program &program, const Request &request,
-                                    uint64_t captured);
+                                    uint64_t captured, StateUse *use);
     void run_arrived(const Program &program, const Request &request, const Done &arrived,
                      uint64_t captured);
     Done finish_in_turn(BegunCall &begun);
