@@ -146,7 +146,8 @@ class Meter:
 
     def bias(self, spec, trials):
         """The largest mean error, in standard deviations of the mean; None: the codec draws no noise."""
-        if trials == 0 or not (spec.startswith("terngrad") or "round=stochastic" in spec):
+        draws = "round=nearest" not in spec if spec.startswith("norm") else spec.startswith("terngrad") or "round=stochastic" in spec
+        if trials == 0 or not draws:
             return None
         values = self.vectors[0][:TRIED_VALUES].copy()
         total, squares = numpy.zeros(values.size), numpy.zeros(values.size)
