@@ -37,8 +37,9 @@
  *   thread is inside the communicator, and from the idle and log functions of qcclConfig_t.
  *
  * Handles
- * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, qcclState_t, streams of qcclStreamCreate,
- *   requests, registrations) are numbers, not addresses. A process gives each number once.
+ * - Handles (qcclComm_t, qcclColl_t, qcclCodec_t, qcclLayerCodecs_t, qcclState_t, streams of
+ *   qcclStreamCreate, requests, registrations) are numbers, not addresses. A process gives each
+ *   number once.
  * - A handle ends when it is destroyed, aborted or deregistered. From then on every call with it is
  *   refused with qcclInvalidUsage, for the life of the process. If a call races with the end, a
  *   call that comes too late is refused, and a call that came in time finishes first.
@@ -49,7 +50,7 @@
  *   a communicator of a GPU, streams are the vendor's, and the vendor's runtime does dereference
  *   them.
  * - A forked child may use and destroy its parent's codecs. It is refused its parent's
- *   communicators, states, streams and requests with qcclInvalidUsage.
+ *   communicators, layer codecs, states, streams and requests with qcclInvalidUsage.
  */
 #ifndef QCCL_H
 #define QCCL_H
@@ -1507,7 +1508,7 @@ QCCL_API qcclResult_t qcclLayerCodecsCreate(qcclLayerCodecs_t *layers_out, const
                                             const char *uniform, const char *candidates);
 /* Measures what each candidate loses of a layer's values, which takes as long as to encode and
  * decode them with each. Notes of one layer are averaged until the next decision. Values of which
- * one is not finite are not counted.
+ * one is not finite, or whose squares have a sum beyond fp64, are not counted.
  *
  * layers: must not be NULL.
  * layer: 0 to nlayers - 1.
@@ -1516,11 +1517,12 @@ QCCL_API qcclResult_t qcclLayerCodecsCreate(qcclLayerCodecs_t *layers_out, const
  *   handle errors
  *   qcclInvalidArgument  layer is out of range, or values is NULL.
  *   resource errors
- * Threads: any; the threads of one object wait for each other. */
+ * Threads: any; threads that note for one object wait for each other. */
 QCCL_API qcclResult_t qcclLayerCodecsNote(qcclLayerCodecs_t layers, size_t layer,
                                           const void *values);
 /* Chooses the codec of each layer by the notes since the decision before, and forgets these notes.
- * A layer without notes gets the uniform codec.
+ * What is noted while the function waits for other ranks is for the next decision. A layer without
+ * notes gets the uniform codec.
  *
  * layers: must not be NULL.
  * comm: the ranks that get the same choice, which is made by the notes of rank 0; those of the

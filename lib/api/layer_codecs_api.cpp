@@ -31,17 +31,24 @@ namespace {
 
 constexpr const char *usual_uniform = "int4";
 
+// Sums of the errors that were noted, by codec. Empty: nothing was.
+struct Notes {
+    uint64_t number = 0;
+    std::vector<double> errors = {};
+
+    void add(const Notes &more) {
+        number += more.number;
+        errors.resize(std::max(errors.size(), more.errors.size()));
+        for (size_t i = 0; i < more.errors.size(); i++) errors[i] += more.errors[i];
+    }
+};
+
 struct Layer {
     DataType type = DataType::float32;
     uint64_t count = 0;
-    // Sums over the notes since the latest choice. The errors are by codec; empty: no notes.
-    uint64_t notes = 0;
-    std::vector<double> errors = {};
-
-    void forget() {
-        notes = 0;
-        errors.clear();
-    }
+    // What was noted since the latest decision began, and what that decision goes by, until it has
+    // succeeded.
+    Notes noted = {}, offered = {};
 };
 
 struct Candidates {
@@ -61,9 +68,7 @@ public:
         : candidates_(std::move(candidates)), layers_(std::move(layers)), encode_loss_(kernels) {
         choice_.codecs.assign(layers_.size(), candidates_.uniform);
     }
-    ~LayerCodecs() {
-        for (const qcclCodec_t handle : handles_) (void)end_codec(handle);
-    }
+    ~LayerCodecs() { end_codecs(); }
     LayerCodecs(const LayerCodecs &) = delete;
     LayerCodecs &operator=(const LayerCodecs &) = delete;
 
@@ -73,6 +78,11 @@ public:
             handles_.push_back(handle);
         }
         return {};
+    }
+
+    // May be called more than once.
+    void end_codecs() const {
+        for (const qcclCodec_t handle : handles_) (void)end_codec(handle);
     }
 
     size_t size() const { return layers_.size(); }
@@ -92,43 +102,51 @@ private:
         const Codec &candidate = candidates_.codecs[codec];
         return 8 * static_cast<double>(payload_layout(candidate, layer.type, layer.count).bytes);
     }
-    std::vector<LayerOptions> options() const;
+    // Moves what is noted to what is offered, which it returns.
+    std::vector<LayerOptions> take_notes();
     uint64_t question() const;
 
     const Candidates candidates_;
     std::vector<qcclCodec_t> handles_; // by candidate; owned
 
-    std::mutex mutex_; // protects the members below
+    // Nothing that takes long is done under this one. It protects the notes, and the choice; types
+    // and counts never change.
+    std::mutex mutex_;
     std::vector<Layer> layers_;
     LayerChoice choice_;
+
+    std::mutex measure_mutex_; // protects the members below; taken before the other one
     EncodeLoss encode_loss_;
     uint64_t encodes_ = 0;
 };
 
 void LayerCodecs::note(size_t number, const void *values) {
-    const std::lock_guard guard(mutex_);
-    Layer &layer = layers_[number];
-    std::vector<double> errors;
+    const std::lock_guard one_at_a_time(measure_mutex_);
+    const DataType type = layers_[number].type;
+    const uint64_t count = layers_[number].count;
+    Notes note{.number = 1};
     for (const Codec &codec : candidates_.codecs) {
         const Noise noise{.key = noise_key(codec.seed, 0, 0), .call = encodes_++, .first_index = 0};
-        const SampledLoss loss =
-            encode_loss_.measure(codec, noise, layer.type, values, layer.count);
+        const SampledLoss loss = encode_loss_.measure(codec, noise, type, values, count);
         // No codec decides what a sum makes of values that are not finite.
         if (!std::isfinite(loss.square)) return;
-        errors.push_back(loss.error);
+        note.errors.push_back(loss.error);
     }
-    layer.errors.resize(errors.size());
-    for (size_t i = 0; i < errors.size(); i++) layer.errors[i] += errors[i];
-    layer.notes++;
+    const std::lock_guard guard(mutex_);
+    layers_[number].noted.add(note);
 }
 
-std::vector<LayerOptions> LayerCodecs::options() const {
+std::vector<LayerOptions> LayerCodecs::take_notes() {
+    const std::lock_guard guard(mutex_);
     std::vector<LayerOptions> options(size());
-    for (size_t i = 0; i < size(); i++)
-        for (uint32_t codec = 0; codec < layers_[i].errors.size(); codec++)
+    for (size_t i = 0; i < size(); i++) {
+        Layer &layer = layers_[i];
+        layer.offered.add(std::exchange(layer.noted, {}));
+        for (uint32_t codec = 0; codec < layer.offered.errors.size(); codec++)
             options[i].push_back(
-                {bits(layers_[i], codec),
-                 layers_[i].errors[codec] / static_cast<double>(layers_[i].notes)});
+                {bits(layer, codec),
+                 layer.offered.errors[codec] / static_cast<double>(layer.offered.number)});
+    }
     return options;
 }
 
@@ -145,11 +163,11 @@ uint64_t LayerCodecs::question() const {
 }
 
 std::vector<std::byte> LayerCodecs::offer(bool decides) {
-    const std::lock_guard guard(mutex_);
     std::vector<std::byte> offer(sizeof(OfferedChoice) + size());
     OfferedChoice head{.question = question(), .chosen = {}, .uniform = {}};
+    const std::vector<LayerOptions> options = take_notes();
     if (decides) {
-        const LayerChoice choice = choose_layer_codecs(options(), candidates_.uniform);
+        const LayerChoice choice = choose_layer_codecs(options, candidates_.uniform);
         head.chosen = choice.chosen;
         head.uniform = choice.uniform;
         for (size_t i = 0; i < size(); i++)
@@ -167,7 +185,7 @@ void LayerCodecs::take(const std::byte *offer) {
     choice_.uniform = head.uniform;
     for (size_t i = 0; i < size(); i++) {
         choice_.codecs[i] = std::to_integer<uint32_t>(offer[sizeof head + i]);
-        layers_[i].forget();
+        layers_[i].offered = {};
     }
 }
 
@@ -199,7 +217,7 @@ std::string LayerCodecs::describe() {
         "all layers: %.3f bits a value, %.3f with %.300s, of whose error they have %.1f %%\n",
         values == 0 ? 0 : chosen / values, values == 0 ? 0 : uniform / values,
         spec(candidates_.codecs[candidates_.uniform]).c_str(),
-        error == 0 ? 100 : 100 * choice_.chosen.error / error);
+        error == 0 || !std::isfinite(error) ? 100 : 100 * choice_.chosen.error / error);
     return text + line;
 }
 
@@ -361,7 +379,9 @@ qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers) {
     return guarded([=]() -> Done {
         if (!layers) return {};
         QCCL_TRY(LayerCodecsRef ended, take(layers));
-        return ended.end();
+        QCCL_TRY(ended.end());
+        ended->end_codecs(); // another thread may still be in a call with the object
+        return {};
     });
 }
 QCCL_TWIN(qcclLayerCodecsDestroy);

@@ -89,6 +89,7 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
         choice.uniform.error += layers[layer][uniform].error;
     }
     choice.chosen = choice.uniform;
+    if (!std::isfinite(choice.uniform.error)) return choice; // the sum has overflowed
     const double step = choice.uniform.error / budget_steps;
     std::vector<std::vector<Contender>> contenders;
     Knapsack knapsack(known.size());

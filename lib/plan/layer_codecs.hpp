@@ -39,7 +39,8 @@ inline constexpr size_t most_layer_codecs = 256;
 
 // `uniform`: the number of the codec whose error on all layers is the budget. A codec whose error
 // of a layer is not finite is not chosen for it. If the uniform codec's is not, nothing is known of
-// the layer. At most most_layers layers and most_layer_codecs codecs.
+// the layer; if the sum of its errors is not, all layers keep it. At most most_layers layers and
+// most_layer_codecs codecs.
 LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t uniform);
 
 // The codecs to choose from where the caller names none: integers in blocks of several lengths,

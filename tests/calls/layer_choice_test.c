@@ -204,6 +204,36 @@ static void all_ranks_take_the_choice_of_rank_0(void **state)
     end_world(&world);
 }
 
+/* The other rank notes values for rank 0, which waits. */
+static qcclResult_t note_and_decide(int rank, qcclComm_t comm, void *context)
+{
+    shared_t *const shared = context;
+    if (rank == 1) {
+        sleep_ms(100);
+        note_all(shared->layers[0], 1);
+    }
+    return qcclLayerCodecsDecide(shared->layers[rank], comm);
+}
+
+static void notes_during_a_decision_are_for_the_next_one(void **state)
+{
+    world_t world = make_tested_world(2);
+    shared_t shared = {{make_layers("int4", NULL), make_layers("int4", NULL)}, NULL};
+    outcome_t outcome;
+    char text[4096];
+    (void)state;
+    outcome = on_every_rank(&world, note_and_decide, &shared);
+    assert_all_succeed(&outcome, 2);
+    described(shared.layers[0], text, sizeof text);
+    assert_says(text, "all layers: 4.5");
+    assert_int_equal(qcclLayerCodecsDecide(shared.layers[0], NULL), qcclSuccess);
+    described(shared.layers[0], text, sizeof text);
+    assert_null(strstr(text, "all layers: 4.5"));
+    qcclLayerCodecsDestroy(shared.layers[0]);
+    qcclLayerCodecsDestroy(shared.layers[1]);
+    end_world(&world);
+}
+
 static void ranks_that_choose_from_others_are_named(void **state)
 {
     static const char *const parts[] = {"rank 2 chooses codecs for other layers", "count"};
@@ -284,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_choice_keeps_the_error_with_fewer_bytes),
         cmocka_unit_test(decisions_follow_the_notes_since_the_last_one),
         cmocka_unit_test(all_ranks_take_the_choice_of_rank_0),
+        cmocka_unit_test(notes_during_a_decision_are_for_the_next_one),
         cmocka_unit_test(ranks_that_choose_from_others_are_named),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -105,6 +105,10 @@ static void a_budget_of_nothing_is_kept() {
     CHECK_EQ(choice.codecs[1], 1U);
     CHECK_EQ(choice.chosen.error, 0.0);
     CHECK(choose_layer_codecs({}, 0).codecs.empty());
+    // A budget that has overflowed allows nothing.
+    const LayerOptions huge{{200, 1.5e308}, {400, 1e308}};
+    const LayerChoice uniform = choose_layer_codecs(std::vector{huge, huge}, 1);
+    CHECK(uniform.codecs == std::vector<uint32_t>(2, 1));
 }
 
 static void as_many_layers_and_codecs_as_allowed() {

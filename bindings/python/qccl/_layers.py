@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 import numpy as np
 
-from . import _arguments, _buffers
+from . import _arguments, _buffers, _errors
 from ._codecs import Codec, check_spec
 from ._handles import Handle
 from ._library import check, lib, told_text
@@ -42,7 +42,9 @@ class LayerCodecs(Handle):
             self._dtype, number = dtype, _buffers.TYPES[dtype]
         else:
             self._dtype, number, _ = _buffers.type_of_numpy(np.dtype(dtype), "dtype")
-        texts = [] if candidates is None else [check_spec(each, "candidates") for each in candidates]
+        texts = None if candidates is None else [check_spec(each, "candidates") for each in candidates]
+        if texts == []:
+            raise _errors.InvalidArgument("candidates: there are none to choose from; pass specs, or None for the usual ones")
         self._given: dict[str, Codec] = {}  # by spec
         handle = ctypes.c_void_p()
         check(lib.qcclLayerCodecsCreate(ctypes.byref(handle), (ctypes.c_size_t * len(whole))(*whole), len(whole), number,

@@ -65,6 +65,7 @@ class Layers(unittest.TestCase):
         refused("counts[0]: -1 is no number of values", qccl.LayerCodecs, [-1])
         refused("uniform: 4 is no codec", qccl.LayerCodecs, [1], uniform=4)
         refused("candidates: None is no codec", qccl.LayerCodecs, [1], candidates=["int4", None])
+        refused("candidates: there are none", qccl.LayerCodecs, [1], candidates=[])
         refused("nlayers is 0", qccl.LayerCodecs, [])
         refused("int64", qccl.LayerCodecs, [1], np.int64)
         layers = qccl.LayerCodecs(COUNTS)
