@@ -146,9 +146,55 @@ static void saved_bytes_never_change(void **state)
     free(bytes);
 }
 
+/* Makes the checksum right again, whatever else is changed. */
+static void seal(unsigned char *bytes, size_t size)
+{
+    enum { place = 52 };
+    uint32_t crc = 0xFFFFFFFF;
+    size_t i;
+    int bit;
+    memset(bytes + place, 0, sizeof crc);
+    for (i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        for (bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
+    }
+    crc = ~crc;
+    memcpy(bytes + place, &crc, sizeof crc);
+}
+
+static void what_no_library_writes_is_damaged(void **state)
+{
+    static const struct {
+        size_t at;
+        unsigned char byte;
+        size_t times;
+    } changes[] = {{5, 255, 1}, {16, 0, 1}, {16, 1, 1}, {20, 100, 1}, {32, 255, 8}};
+    shared_t shared;
+    unsigned char *good, *bad;
+    size_t bytes = 0, i;
+    (void)state;
+    begin(&shared, &world, "int4");
+    good = saved(shared.states[2], &bytes);
+    bad = malloc(bytes);
+    memcpy(bad, good, bytes);
+    seal(bad, bytes);
+    assert_memory_equal(bad, good, bytes);
+    for (i = 0; i < sizeof changes / sizeof *changes; i++) {
+        memcpy(bad, good, bytes);
+        memset(bad + changes[i].at, changes[i].byte, changes[i].times);
+        seal(bad, bytes);
+        assert_int_equal(qcclStateLoad(shared.states[2], bad, bytes), qcclDamagedData);
+        assert_is_saved(shared.states[2], good);
+    }
+    free(good);
+    free(bad);
+    finish(&shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_no_library_writes_is_damaged),
         cmocka_unit_test(noise_follows_the_state),
         cmocka_unit_test(saved_bytes_never_change),
         cmocka_unit_test(damage_is_found),

@@ -223,7 +223,7 @@ static void noise_needs_equal_numbers_of_calls(void **state)
     assert_all_succeed(&outcome, ranks);
     assert_int_equal(qcclStateReset(shared.states[1]), qcclSuccess);
     outcome = on_every_rank(&own, reduce_once, &shared);
-    assert_all_say(&outcome, ranks, qcclMismatch, "state 9 call 1");
+    assert_all_say(&outcome, ranks, qcclMismatch, "state call 1");
     finish(&shared);
     end_world(&own);
 }

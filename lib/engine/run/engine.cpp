@@ -189,20 +189,19 @@ static bool draws_noise(const Work &work) {
 }
 
 // Ranks that encode the same sum need the same noise, so the descriptor compares what the states
-// draw it from.
-static std::string state_text(const Program &program, const Call &call) {
-    if (!call.feedback) return {};
-    if (!draws_noise(program.work)) return " with a state";
-    return ", state " + std::to_string(call.noise_seed) + " call " +
-           std::to_string(call.feedback->call);
+// draw it from. That comes before the codec's name, which a long text would leave no room for.
+static std::string with_state(const std::string &codec, const Program &program, const Call &call) {
+    if (!call.feedback) return codec;
+    if (!draws_noise(program.work)) return codec + " with a state";
+    return "state call " + std::to_string(call.feedback->call) + ", seed " +
+           std::to_string(call.noise_seed) + ", " + codec;
 }
 
 // All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
 // out at once: the descriptor compares the tag.
 static std::string codec_text(const Program &program, const Call &call) {
-    const std::string state = state_text(program, call);
-    if (!call.sampled_nmse) return spec(program.work.codec) + state;
-    return program.asked_codec + " of tag " + std::to_string(call.tag) + state;
+    if (!call.sampled_nmse) return with_state(spec(program.work.codec), program, call);
+    return with_state(program.asked_codec + " of tag " + std::to_string(call.tag), program, call);
 }
 
 static CallDescriptor descriptor_of(const Program &program, const Call &call) {

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace qccl {
@@ -79,15 +80,16 @@ Result<SavedHeader> read_header(std::span<const std::byte> bytes) {
                           header.feedback == static_cast<uint8_t>(Feedback::all);
     if (!is_known || header.reserved != 0 || header.more_reserved != 0 || header.last_reserved != 0)
         return damaged("has fields that this library does not know");
+    if (header.type >= type_table.size() || header.rank >= header.ranks ||
+        header.calls == std::numeric_limits<uint64_t>::max())
+        return damaged("has a type, a rank or a number of calls that no library writes");
     return header;
 }
 
 Done check_tensor(const SavedHeader &header, const StateShape &shape) {
     if (header.type != static_cast<uint8_t>(shape.type)) {
-        const bool has_name = header.type < type_table.size();
         return invalid_argument("buffer holds a state of %s, but this one is of %s",
-                                has_name ? name(static_cast<DataType>(header.type)) : "no type",
-                                name(shape.type));
+                                name(static_cast<DataType>(header.type)), name(shape.type));
     }
     if (header.count != shape.count)
         return invalid_argument("buffer holds a state of %" PRIu64
