@@ -183,8 +183,7 @@ void RemoteEndpoint::publish(uint64_t exchange, uint64_t bytes) {
     const uint64_t slot = exchange % eager_slots_kept;
     unsent_eager_[slot] += peer_table_.remote_ranks.size();
     post_to_all(header, std::span(&part, 1), eager_token | slot);
-    // Small slots have left already, and a progress takes as long as a tenth of such a call.
-    if (unsent_eager_[slot] != 0) progress_locked();
+    progress_locked();
 }
 
 void RemoteEndpoint::on_message(const MessageHeader &header, const void *data, uint64_t bytes,
