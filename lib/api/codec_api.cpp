@@ -25,6 +25,12 @@ static constinit CodecHandles codec_handles{{.tag = 0x51C3,
 
 Result<CodecRef> take_codec(qcclCodec_t handle) { return codec_handles.refer(handle); }
 
+Result<const Kernels *> usual_kernels() {
+    QCCL_TRY(const Settings settings, read_settings(environ));
+    QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
+    return &implementations().best_kernels(tiers);
+}
+
 Result<qcclCodec_t> make_codec(const NamedCodec &codec) {
     QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(codec)));
     return static_cast<qcclCodec_t>(made);
@@ -122,9 +128,8 @@ qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
         if (!codec_out) return invalid_argument("codec_out is NULL");
         if (!spec) return invalid_argument("spec is NULL");
         QCCL_TRY(const Codec codec, parse_codec(spec));
-        QCCL_TRY(const Settings settings, read_settings(environ));
-        QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
-        QCCL_TRY(*codec_out, make_codec({codec, &implementations().best_kernels(tiers)}));
+        QCCL_TRY(const Kernels *const kernels, usual_kernels());
+        QCCL_TRY(*codec_out, make_codec({codec, kernels}));
         return {};
     });
 }

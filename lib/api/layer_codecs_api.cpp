@@ -4,11 +4,8 @@
 #include "api/call/collective_call.hpp"
 #include "api/call/entry.hpp"
 
-#include "api/assemble.hpp"
 #include "base/hash.hpp"
-#include "base/settings.hpp"
 #include "comm/boundary.hpp"
-#include "comm/comm_config.hpp"
 #include "comm/handle_table.hpp"
 #include "device/encode_loss.hpp"
 #include "plan/layer_codecs.hpp"
@@ -22,8 +19,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <unistd.h>
 
 namespace qccl {
 
@@ -51,11 +46,6 @@ struct Layer {
     Notes noted = {}, offered = {};
 };
 
-struct Candidates {
-    std::vector<Codec> codecs;
-    uint32_t uniform = 0; // the number of the codec whose error is the budget
-};
-
 // What ranks tell each other before they take a choice; the number of each layer's codec follows.
 struct OfferedChoice {
     uint64_t question = 0; // hash of the layers and the candidates
@@ -64,7 +54,7 @@ struct OfferedChoice {
 
 class LayerCodecs {
 public:
-    LayerCodecs(std::vector<Layer> layers, Candidates candidates, const Kernels &kernels)
+    LayerCodecs(std::vector<Layer> layers, LayerCandidates candidates, const Kernels &kernels)
         : candidates_(std::move(candidates)), layers_(std::move(layers)), encode_loss_(kernels) {
         choice_.codecs.assign(layers_.size(), candidates_.uniform);
     }
@@ -99,14 +89,13 @@ public:
 
 private:
     double bits(const Layer &layer, uint32_t codec) const {
-        const Codec &candidate = candidates_.codecs[codec];
-        return 8 * static_cast<double>(payload_layout(candidate, layer.type, layer.count).bytes);
+        return layer_bits(candidates_.codecs[codec], layer.type, layer.count);
     }
     // Moves what is noted to what is offered, which it returns.
     std::vector<LayerOptions> take_notes();
     uint64_t question() const;
 
-    const Candidates candidates_;
+    const LayerCandidates candidates_;
     std::vector<qcclCodec_t> handles_; // by candidate; owned
 
     // Nothing that takes long is done under this one. It protects the notes, and the choice; types
@@ -125,9 +114,10 @@ void LayerCodecs::note(size_t number, const void *values) {
     const DataType type = layers_[number].type;
     const uint64_t count = layers_[number].count;
     Notes note{.number = 1};
+    encode_loss_.read(type, values, count);
     for (const Codec &codec : candidates_.codecs) {
         const Noise noise{.key = noise_key(codec.seed, 0, 0), .call = encodes_++, .first_index = 0};
-        const SampledLoss loss = encode_loss_.measure(codec, noise, type, values, count);
+        const SampledLoss loss = encode_loss_.measure(codec, noise);
         // No codec decides what a sum makes of values that are not finite.
         if (!std::isfinite(loss.square)) return;
         note.errors.push_back(loss.error);
@@ -247,30 +237,14 @@ Result<std::vector<Layer>> take_layers(const size_t *counts, size_t nlayers, Dat
     return layers;
 }
 
-Result<Candidates> take_candidates(const char *uniform, const char *candidates, DataType type) {
-    Candidates taken;
+Result<LayerCandidates> take_candidates(const char *uniform, const char *candidates,
+                                        DataType type) {
+    std::vector<Codec> codecs = usual_layer_codecs();
     if (candidates) {
-        QCCL_TRY(taken.codecs, parse_codec_list(candidates));
-    } else {
-        taken.codecs = usual_layer_codecs();
+        QCCL_TRY(codecs, parse_codec_list(candidates));
     }
     QCCL_TRY(const Codec budget, parse_codec(uniform ? uniform : usual_uniform));
-    const auto found = std::ranges::find_if(
-        taken.codecs, [&](const Codec &codec) { return spec(codec) == spec(budget); });
-    taken.uniform = static_cast<uint32_t>(found - taken.codecs.begin());
-    if (found == taken.codecs.end()) taken.codecs.push_back(budget);
-    if (taken.codecs.size() > most_layer_codecs)
-        return invalid_argument("candidates has %zu codecs; possible are %zu with uniform",
-                                taken.codecs.size(), most_layer_codecs)
-            .compared(most_layer_codecs, static_cast<int64_t>(taken.codecs.size()));
-    for (const Codec &codec : taken.codecs) {
-        if (codec.is_auto() || codec.guard != 0 || codec.owner != OwnerKeeps::decoded)
-            return invalid_argument("codec %s: layers are measured with codecs that have a name, "
-                                    "and neither guard nor owner=exact",
-                                    spec(codec).c_str());
-        QCCL_TRY(check_codec(codec, Collective::all_reduce, type, RedOp::sum));
-    }
-    return taken;
+    return layer_candidates(std::move(codecs), budget, type);
 }
 
 Result<LayerCodecsRef> take(qcclLayerCodecs_t handle) { return layer_codecs_handles.refer(handle); }
@@ -317,12 +291,10 @@ qcclResult_t qcclLayerCodecsCreate(qcclLayerCodecs_t *layers_out, const size_t c
         QCCL_TRY(const DataType known, take_type(type));
         QCCL_TRY(auto layers, take_layers(counts, nlayers, known));
         QCCL_TRY(auto taken, take_candidates(uniform, candidates, layers.front().type));
-        QCCL_TRY(const Settings settings, read_settings(environ));
-        QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
-        const Kernels &kernels = implementations().best_kernels(tiers);
+        QCCL_TRY(const Kernels *const kernels, usual_kernels());
         const auto made =
-            std::make_shared<LayerCodecs>(std::move(layers), std::move(taken), kernels);
-        QCCL_TRY(made->make_handles(kernels));
+            std::make_shared<LayerCodecs>(std::move(layers), std::move(taken), *kernels);
+        QCCL_TRY(made->make_handles(*kernels));
         QCCL_TRY(void *const handle, layer_codecs_handles.add(made));
         *layers_out = static_cast<qcclLayerCodecs_t>(handle);
         return {};

@@ -14,12 +14,12 @@
 #include "comm/call_reports.hpp"
 #include "comm/comm_config.hpp"
 #include "comm/comm_memory.hpp"
-#include "engine/run/feedback_state.hpp"
 #include "comm/implementations.hpp"
 #include "comm/streams.hpp"
 #include "device/device.hpp"
 #include "engine/run/call_in_flight.hpp"
 #include "engine/run/engine.hpp"
+#include "engine/run/feedback_state.hpp"
 #include "transport/transport.hpp"
 
 #include <atomic>

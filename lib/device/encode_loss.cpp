@@ -22,25 +22,31 @@ SampledLoss loss_of(const std::byte *values, const std::byte *decoded, uint64_t 
 
 } // namespace
 
-SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise, DataType type,
-                                const void *values, uint64_t count) {
-    if (count == 0) return {};
+void EncodeLoss::read(DataType type, const void *values, uint64_t count) {
     const DataType wide = accumulator_of(type);
-    const PayloadLayout layout = payload_layout(codec, type, count);
-    payload_.resize(layout.bytes);
+    type_ = type;
+    values_ = values;
+    count_ = count;
     wide_.resize(count * type_bytes(wide));
     decoded_.resize(wide_.size());
+    if (count != 0) kernels_.copy(wide, wide_.data(), type, values, count, false);
+}
+
+SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise) {
+    if (count_ == 0) return {};
+    const DataType wide = accumulator_of(type_);
+    const PayloadLayout layout = payload_layout(codec, type_, count_);
+    payload_.resize(layout.bytes);
     const ChunkRange range{.codec = &codec,
                            .layout = &layout,
-                           .type = type,
-                           .whole = count,
+                           .type = type_,
+                           .whole = count_,
                            .begin = 0,
-                           .count = count};
-    kernels_.copy(wide, wide_.data(), type, values, count, false);
-    kernels_.encode(range, noise, type, values, payload_.data());
+                           .count = count_};
+    kernels_.encode(range, noise, type_, values_, payload_.data());
     kernels_.decode(range, payload_.data(), wide, decoded_.data(), false);
-    return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count)
-                                     : loss_of<float>(wide_.data(), decoded_.data(), count);
+    return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count_)
+                                     : loss_of<float>(wide_.data(), decoded_.data(), count_);
 }
 
 } // namespace qccl

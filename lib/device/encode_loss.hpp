@@ -16,12 +16,16 @@ class EncodeLoss {
 public:
     explicit EncodeLoss(const Kernels &kernels) : kernels_(kernels) {}
 
-    // Encodes `count` values of `type` as one chunk, and decodes them.
-    SampledLoss measure(const Codec &codec, const Noise &noise, DataType type, const void *values,
-                        uint64_t count);
+    // Takes the values that `measure` encodes. The caller keeps them meanwhile.
+    void read(DataType type, const void *values, uint64_t count);
+    // Encodes the values as one chunk, and decodes them.
+    SampledLoss measure(const Codec &codec, const Noise &noise);
 
 private:
     const Kernels &kernels_;
+    DataType type_ = DataType::float32;
+    const void *values_ = nullptr;
+    uint64_t count_ = 0;
     std::vector<std::byte> payload_;
     std::vector<std::byte> wide_, decoded_; // in the accumulator's type
 };

@@ -2,9 +2,12 @@
 // layer, and the way back through it.
 #include "plan/layer_codecs.hpp"
 
+#include "codec/chunk.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace qccl {
 
@@ -110,6 +113,31 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
         spent -= found.steps;
     }
     return choice;
+}
+
+Result<LayerCandidates> layer_candidates(std::vector<Codec> codecs, const Codec &uniform,
+                                         DataType type) {
+    LayerCandidates made{.codecs = std::move(codecs)};
+    const auto found = std::ranges::find_if(
+        made.codecs, [&](const Codec &codec) { return spec(codec) == spec(uniform); });
+    made.uniform = static_cast<uint32_t>(found - made.codecs.begin());
+    if (found == made.codecs.end()) made.codecs.push_back(uniform);
+    if (made.codecs.size() > most_layer_codecs)
+        return invalid_argument("candidates: %zu codecs with the uniform one; possible are %zu",
+                                made.codecs.size(), most_layer_codecs)
+            .compared(most_layer_codecs, static_cast<int64_t>(made.codecs.size()));
+    for (const Codec &codec : made.codecs) {
+        if (codec.is_auto() || codec.guard != 0 || codec.owner != OwnerKeeps::decoded)
+            return invalid_argument("%s is no codec of layers: they have a name, and neither guard "
+                                    "nor owner=exact",
+                                    spec(codec).c_str());
+        QCCL_TRY(check_codec(codec, Collective::all_reduce, type, RedOp::sum));
+    }
+    return made;
+}
+
+double layer_bits(const Codec &codec, DataType type, uint64_t count) {
+    return 8 * static_cast<double>(payload_layout(codec, type, count).bytes);
 }
 
 std::vector<Codec> usual_layer_codecs() {

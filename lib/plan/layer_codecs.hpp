@@ -6,6 +6,7 @@
 // Used by the layer codecs of the C API and by qccl-info adapt. Pure; any thread may call.
 #pragma once
 
+#include "base/result.hpp"
 #include "codec/codec.hpp"
 
 #include <cstdint>
@@ -36,6 +37,18 @@ struct LayerChoice {
 inline constexpr uint32_t budget_steps = 10'000;
 inline constexpr size_t most_layers = 16'384;
 inline constexpr size_t most_layer_codecs = 256;
+
+struct LayerCandidates {
+    std::vector<Codec> codecs;
+    uint32_t uniform = 0; // the number of the uniform codec
+};
+// Adds the uniform codec to the codecs if it is not among them. The error (invalid_argument) says
+// which codec cannot serve sums of `type`, or that there are too many.
+Result<LayerCandidates> layer_candidates(std::vector<Codec> codecs, const Codec &uniform,
+                                         DataType type);
+
+// Returns the bits of a layer's payload.
+double layer_bits(const Codec &codec, DataType type, uint64_t count);
 
 // `uniform`: the number of the codec whose error on all layers is the budget. A codec whose error
 // of a layer is not finite is not chosen for it. If the uniform codec's is not, nothing is known of

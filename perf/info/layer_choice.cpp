@@ -75,7 +75,7 @@ struct LayerTable {
 };
 
 Result<LayerTable> make_table(const LayerChoiceRequest &request, const Files &files) {
-    LayerTable table{.layers = {}, .codecs = request.candidates, .uniform = 0, .options = {}};
+    LayerTable table{.layers = {}, .codecs = {}, .uniform = 0, .options = {}};
     QCCL_TRY(table.layers, read_tensors(request.layers));
     if (table.layers.size() > most_layers)
         return invalid_argument("%.300s has %zu layers; possible are %zu", request.layers.c_str(),
@@ -84,20 +84,11 @@ Result<LayerTable> make_table(const LayerChoiceRequest &request, const Files &fi
         return invalid_argument("the layers of %.300s have %" PRIu64
                                 " values together, but each rank has %" PRIu64,
                                 request.layers.c_str(), table.values(), files.count());
-    if (table.codecs.empty()) table.codecs = usual_layer_codecs();
-    const auto found = std::ranges::find_if(
-        table.codecs, [&](const Codec &codec) { return spec(codec) == spec(request.uniform); });
-    table.uniform = static_cast<uint32_t>(found - table.codecs.begin());
-    if (found == table.codecs.end()) table.codecs.push_back(request.uniform);
-    if (table.codecs.size() > most_layer_codecs)
-        return invalid_argument("--candidates has %zu codecs; possible are %zu with --uniform",
-                                table.codecs.size(), most_layer_codecs);
-    for (const Codec &codec : table.codecs) {
-        if (codec.is_auto() || codec.guard != 0)
-            return invalid_argument("%s is no codec of layers: they have a name and no guard",
-                                    spec(codec).c_str());
-        QCCL_TRY(check_codec(codec, Collective::all_reduce, files.type(), RedOp::sum));
-    }
+    auto codecs = request.candidates.empty() ? usual_layer_codecs() : request.candidates;
+    QCCL_TRY(LayerCandidates candidates,
+             layer_candidates(std::move(codecs), request.uniform, files.type()));
+    table.codecs = std::move(candidates.codecs);
+    table.uniform = candidates.uniform;
     return table;
 }
 
@@ -112,14 +103,13 @@ void measure(LayerTable &table, const Files &files, uint32_t ranks) {
         values.resize(layer.count * type_bytes(type));
         for (uint32_t rank = 0; rank < ranks; rank++) {
             files.read(rank, type, first, layer.count, values.data());
+            encode_loss.read(type, values.data(), layer.count);
             for (size_t i = 0; i < table.codecs.size(); i++) {
                 const Codec &codec = table.codecs[i];
                 const Noise noise{
                     .key = noise_key(codec.seed, rank, 0), .call = 1, .first_index = first};
-                const SampledLoss loss =
-                    encode_loss.measure(codec, noise, type, values.data(), layer.count);
-                options[i].bits =
-                    8 * static_cast<double>(payload_layout(codec, type, layer.count).bytes);
+                const SampledLoss loss = encode_loss.measure(codec, noise);
+                options[i].bits = layer_bits(codec, type, layer.count);
                 options[i].error += loss.error / ranks;
                 if (i == 0) table.square += loss.square / ranks;
             }

@@ -342,6 +342,8 @@ using CodecRef = CodecHandles::Reference;
 Result<CodecRef> take_codec(qcclCodec_t handle);
 // Whether take_codec would succeed.
 bool is_codec(qcclCodec_t handle);
+// Returns the kernels of the best tier that the settings allow, for use without a communicator.
+Result<const Kernels *> usual_kernels();
 // Makes a handle, which the caller ends.
 Result<qcclCodec_t> make_codec(const NamedCodec &codec);
 Done end_codec(qcclCodec_t handle);

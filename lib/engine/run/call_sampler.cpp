@@ -82,6 +82,7 @@ Done CallSampler::read(const SampledArea &area, DataType type, const SampleSize 
     wide_.resize(count_ * type_bytes(accumulator_of(type)));
     device_.kernels->copy(accumulator_of(type), wide_.data(), type, values_.data(), count_, false);
     forget_infinite(run);
+    encode_loss_.read(type, values_.data(), count_);
     return {};
 }
 
@@ -149,7 +150,7 @@ double CallSampler::square() const {
 SampledLoss CallSampler::measure(const Codec &codec) {
     if (count_ == 0) return {};
     const Noise noise{.key = noise_key(codec.seed, 0, 0), .call = turn_, .first_index = 0};
-    return encode_loss_.measure(codec, noise, type_, values_.data(), count_);
+    return encode_loss_.measure(codec, noise);
 }
 
 } // namespace qccl
