@@ -2,14 +2,19 @@
 ! do not block.
 module qccl_config
   use, intrinsic :: iso_c_binding
-  use qccl_constants, only: qcclFeedbackAll
+  use qccl_constants, only: qcclFeedbackAll, qcclSuccess
   use qccl_handles, only: qcclCodec, qcclState
   use qccl_c
   implicit none
   private
-  public :: c_text, fortran_text, fill_config, fill_coll_config, fill_state_config ! of the binding alone
+  public :: c_text, fortran_text, ask_text, fill_config, fill_coll_config, fill_state_config ! of the binding alone
 
   abstract interface
+    function text_function(handle, buffer, bytes) result(code) bind(c)
+      import :: c_ptr, c_int32_t
+      type(c_ptr), value :: handle, buffer, bytes
+      integer(c_int32_t) :: code
+    end function
     ! Called again and again while a collective waits long, from the thread that waits.
     subroutine qcclIdleFunction(context) bind(c)
       import :: c_ptr
@@ -81,6 +86,22 @@ contains
     end do
     characters(len_trim(text) + 1) = c_null_char
   end function
+
+  ! The text that a C function tells of an object, and its result. The text is not allocated after an error.
+  subroutine ask_text(function, handle, text, result)
+    procedure(text_function) :: function
+    type(c_ptr), intent(in) :: handle
+    character(:), allocatable, intent(out) :: text
+    integer(c_int32_t), intent(out) :: result
+    character(kind=c_char), allocatable, target :: answer(:)
+    integer(c_size_t), target :: bytes
+    bytes = 0
+    result = function(handle, c_null_ptr, c_loc(bytes))
+    if (result /= qcclSuccess) return
+    allocate (answer(bytes))
+    result = function(handle, c_loc(answer), c_loc(bytes))
+    if (result == qcclSuccess) text = fortran_text(answer)
+  end subroutine
 
   ! The text of an array that ends with a zero.
   pure function fortran_text(characters) result(text)

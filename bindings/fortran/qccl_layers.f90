@@ -4,7 +4,7 @@ module qccl_layers
   use, intrinsic :: iso_c_binding
   use qccl_constants
   use qccl_handles
-  use qccl_config, only: c_text, fortran_text
+  use qccl_config, only: c_text, ask_text
   use qccl_errors, only: finish
   use qccl_buffers, only: call_arguments, read_messages
   use qccl_c
@@ -78,16 +78,8 @@ contains
     type(qcclLayerCodecs), intent(in) :: layers
     character(:), allocatable, intent(out) :: text
     integer(c_int), intent(out), optional :: ierror
-    character(kind=c_char), allocatable, target :: lines(:)
-    integer(c_size_t), target :: bytes
     integer(c_int32_t) :: result
-    bytes = 0
-    result = c_qcclLayerCodecsDescribe(layers%handle, c_null_ptr, c_loc(bytes))
-    if (result == qcclSuccess) then
-      allocate (lines(bytes))
-      result = c_qcclLayerCodecsDescribe(layers%handle, c_loc(lines), c_loc(bytes))
-    end if
-    if (result == qcclSuccess) text = fortran_text(lines)
+    call ask_text(c_qcclLayerCodecsDescribe, layers%handle, text, result)
     call finish("qcclLayerCodecsDescribe", result, ierror=ierror)
   end subroutine
 

@@ -4,7 +4,7 @@ module qccl_objects
   use, intrinsic :: iso_c_binding
   use qccl_constants
   use qccl_handles
-  use qccl_config, only: c_text, fortran_text, fill_state_config, qcclStateConfig
+  use qccl_config, only: c_text, fortran_text, ask_text, fill_state_config, qcclStateConfig
   use qccl_errors, only: finish
   use qccl_buffers, only: call_arguments, read_messages
   use qccl_c, qcclCommStats => c_qcclCommStats
@@ -108,16 +108,8 @@ contains
     type(qcclCodec), intent(in) :: codec
     character(:), allocatable, intent(out) :: spec
     integer(c_int), intent(out), optional :: ierror
-    character(kind=c_char), allocatable, target :: answer(:)
-    integer(c_size_t), target :: bytes
     integer(c_int32_t) :: result
-    bytes = 0
-    result = c_qcclCodecGetSpec(codec%handle, c_null_ptr, c_loc(bytes))
-    if (result == qcclSuccess) then
-      allocate (answer(bytes))
-      result = c_qcclCodecGetSpec(codec%handle, c_loc(answer), c_loc(bytes))
-    end if
-    if (result == qcclSuccess) spec = fortran_text(answer)
+    call ask_text(c_qcclCodecGetSpec, codec%handle, spec, result)
     call finish("qcclCodecGetSpec", result, ierror=ierror)
   end subroutine
 

@@ -65,9 +65,7 @@ class LayerCodecs(Handle):
         with each candidate. Notes are averaged until the next decision.
         """
         number = self._layer(layer)
-        buffer = _buffers.describe(values, "values", writable=False)
-        if buffer.device != "host":
-            raise _buffers.refuse("values", f"the array lies on {buffer.device}; codecs are measured in memory of the host")
+        buffer = Codec._on_host(values, "values")
         if buffer.dtype != self._dtype or buffer.count != self._counts[number]:
             raise _buffers.refuse("values", f"layer {number} has {self._counts[number]} values of {self._dtype}, the array has "
                                             f"{buffer.count} of {buffer.dtype}")
