@@ -112,6 +112,10 @@ def from_files(pattern):
 
 # ---- Measurements
 
+def with_key(spec, key):
+    return f"{spec}{',' if ':' in spec else ':'}{key}"
+
+
 def nmse(errors, exact):
     return sum(float(numpy.square(each, dtype=float).sum()) for each in errors) / sum(float(numpy.square(each, dtype=float).sum()) for each in exact)
 
@@ -132,7 +136,7 @@ class Meter:
 
     def sums(self, spec, algorithm):
         """(NMSE of the sum, the one that is predicted)"""
-        coded = spec if "min=" in spec else f"{spec}{',' if ':' in spec else ':'}min=0"
+        coded = spec if "min=" in spec else with_key(spec, "min=0")
 
         def body(comm):
             told = comm.explain(f"all_reduce count={self.exact.size} type=float codec={coded} algorithm={algorithm}", format="json")
@@ -152,7 +156,7 @@ class Meter:
         values = self.vectors[0][:TRIED_VALUES].copy()
         total, squares = numpy.zeros(values.size), numpy.zeros(values.size)
         for seed in range(trials):
-            with self.qccl.Codec(f"{spec}{',' if ':' in spec else ':'}seed={seed}") as codec:
+            with self.qccl.Codec(with_key(spec, f"seed={seed}")) as codec:
                 error = codec.decode(codec.encode(values), like=values).astype(float) - values
             total += error
             squares += error * error

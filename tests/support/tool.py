@@ -1,7 +1,6 @@
 """What the tests of the tools share: running them, reading their tables, and what they should say. Does without NumPy."""
 import json
 import os
-import struct
 import subprocess
 import tempfile
 
@@ -45,14 +44,6 @@ def rows_of(command, **options):
         run(list(command) + ["--json", path], **options)
         with open(path) as file:
             return json.load(file)["rows"]
-
-
-def save_ones(path, count):
-    """Ones in single precision, as numpy.save writes them."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}"
-    header = header.ljust(-(-(10 + len(header) + 1) // 64) * 64 - 11) + "\n"
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<f", 1) * count)
 
 
 HEADER_BYTES = 64

@@ -13,6 +13,7 @@ import time
 import unittest
 
 import tool
+from npy_file import save
 
 PERF = sys.argv.pop(1)
 SMALL = ["-b", "4K", "-e", "4K", "-n", "3"]
@@ -70,7 +71,7 @@ class BeforeMeasuring(Folder):
 
     def test_a_missing_input_is_named_with_its_rank(self):
         for rank in range(2):
-            tool.save_ones(self.path(f"rank{rank}.npy"), 10)
+            save(self.path(f"rank{rank}.npy"), [1.0] * 10)
         pattern = self.path("rank%r.npy")
         for command in ("all_reduce", "demo"):
             done = tool.run([PERF, command, "--ranks", "3", "--input", pattern], expect=2)
@@ -78,11 +79,11 @@ class BeforeMeasuring(Folder):
 
     def test_one_file_for_all_ranks_is_remarked(self):
         path = self.path("all.npy")
-        tool.save_ones(path, 1000)
+        save(path, [1.0] * 1000)
         for command in (["all_reduce", "-n", "3"], ["demo", "--iters", "3"]):
             said = tool.run([PERF, *command, "--input", path]).stdout
             self.assertEqual(said.count(f"--input names no %r: all ranks read the same file, {path}"), 1)
-        tool.save_ones(self.path("rank0.npy"), 10)
+        save(self.path("rank0.npy"), [1.0] * 10)
         done = tool.run([PERF, "all_reduce", "-n", "3", "--ranks", "1", "--input", self.path("rank%r.npy")])
         self.assertNotIn("%r", done.stdout)
 
