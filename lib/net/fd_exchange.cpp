@@ -101,9 +101,19 @@ std::optional<ReceivedFds> receive_fds(const FileDescriptor &connection, const F
     packet.msg_iovlen = 1;
     packet.msg_control = &control;
     packet.msg_controllen = sizeof control;
-    ssize_t got;
-    do got = recvmsg(connection.number(), &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
+    const auto receive = [&] {
+        ssize_t got;
+        do got = recvmsg(connection.number(), &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        while (got < 0 && errno == EINTR);
+        return got;
+    };
+    ssize_t got = receive();
+    // The kernel looks for a message first and for the end second. Where the other end sends and
+    // closes in between, it reports the end before the message, which the next call returns.
+    if (got == 0) {
+        packet.msg_controllen = sizeof control;
+        got = receive();
+    }
     if (got < 0) return std::nullopt;
     std::vector<FileDescriptor> taken = take_descriptors(packet);
     const bool is_ours = got == sizeof received.message && (packet.msg_flags & MSG_TRUNC) == 0 &&

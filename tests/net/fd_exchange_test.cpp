@@ -383,6 +383,37 @@ void nobody_waits_for_ever_for_a_reader() {
     CHECK_EQ(reason, 0);
 }
 
+// A server closes its connections as soon as it has sent everything. Without a second look, about
+// one of 20,000 messages here is taken for the end of the connection.
+void a_message_comes_before_the_end() {
+    const FdPair pair = pair_of(0);
+    std::atomic<int> given{-1};
+    std::atomic<bool> is_over{false};
+    std::thread sender([&] {
+        while (!is_over) {
+            const FileDescriptor end(given.load());
+            if (!end.is_open()) continue;
+            (void)send_fds(end, {{}, 0, 1}, &pair, Clock::now() + 20s);
+            given = -1;
+        }
+    });
+    int lost = 0;
+    for (int i = 0; i < 100000; i++) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) break;
+        const FileDescriptor receiver(ends[1]);
+        given = ends[0];
+        std::optional<ReceivedFds> received;
+        do received = receive_fds(receiver, {});
+        while (!received && errno == EAGAIN);
+        lost += !received;
+        while (given != -1) std::this_thread::yield();
+    }
+    is_over = true;
+    sender.join();
+    CHECK_EQ(lost, 0);
+}
+
 void rank_0_is_named_where_it_gives_nothing() {
     auto star = FdExchangeServer::open();
     CHECK_OK(star);
@@ -466,6 +497,7 @@ int main() {
         QTEST(crowded_ways_cost_time_only),
         QTEST(ways_that_stay_crowded_are_told),
         QTEST(nobody_waits_for_ever_for_a_reader),
+        QTEST(a_message_comes_before_the_end),
         QTEST(rank_0_is_named_where_it_gives_nothing),
         QTEST(who_does_not_come_is_named),
         QTEST(a_vain_wait_ends_early),
