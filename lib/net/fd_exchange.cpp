@@ -100,22 +100,21 @@ std::optional<ReceivedFds> receive_fds(const FileDescriptor &connection, const F
     packet.msg_iov = &bytes;
     packet.msg_iovlen = 1;
     packet.msg_control = &control;
-    packet.msg_controllen = sizeof control;
+    std::vector<FileDescriptor> taken;
     const auto receive = [&] {
+        taken.clear(); // a stranger's empty message may have brought some
+        packet.msg_controllen = sizeof control;
         ssize_t got;
         do got = recvmsg(connection.number(), &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         while (got < 0 && errno == EINTR);
+        if (got >= 0) taken = take_descriptors(packet);
         return got;
     };
     ssize_t got = receive();
     // The kernel looks for a message first and for the end second. Where the other end sends and
     // closes in between, it reports the end before the message, which the next call returns.
-    if (got == 0) {
-        packet.msg_controllen = sizeof control;
-        got = receive();
-    }
+    if (got == 0) got = receive();
     if (got < 0) return std::nullopt;
-    std::vector<FileDescriptor> taken = take_descriptors(packet);
     const bool is_ours = got == sizeof received.message && (packet.msg_flags & MSG_TRUNC) == 0 &&
                          received.message.cookie == cookie;
     const bool is_whole =
