@@ -290,7 +290,10 @@ static Done serve_while_strangers_take_turns() {
     const auto id = create_unique_id(options());
     if (!id) return id.error();
     Processes others;
-    others.start([&] { return join_and_exchange(*id, 2, 0); });
+    others.start([&] {
+        std::this_thread::sleep_for(200ms); // its connection takes one of those that are left
+        return join_and_exchange(*id, 2, 0);
+    });
     for (int i = 0; i < 2; i++)
         others.start([&] {
             std::this_thread::sleep_for(500ms);
