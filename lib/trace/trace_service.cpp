@@ -229,6 +229,9 @@ void TraceService::open_files(const CallTracer &first) {
     calls_ = open(calls_setting, patterns_.calls, "");
     if (trace_) json_.begin_file(trace_->text, first.comm().session);
     if (calls_) append_row(calls_->text, head_);
+    // The first round may take long, and a killed process should leave no file without its head.
+    flush(trace_, 1);
+    flush(calls_, 1);
 }
 
 void TraceService::read(TraceSource &source) {

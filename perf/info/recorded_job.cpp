@@ -99,6 +99,13 @@ Result<std::vector<CallLog>> read_call_logs(const std::vector<std::string> &file
     std::map<std::pair<uint64_t, uint32_t>, std::string> seen; // by session and rank
     for (const std::string &file : files) {
         QCCL_TRY(const std::string text, read_text(file, file));
+        if (text.empty()) {
+            std::fprintf(
+                stderr,
+                "qccl-info: %s: empty and left out; its rank ended as it created the file\n",
+                file.c_str());
+            continue;
+        }
         auto log = parse_call_log(text);
         if (!log)
             return Error::make(log.error().code, "%.200s: %.250s", file.c_str(), log.error().text);
@@ -111,6 +118,7 @@ Result<std::vector<CallLog>> read_call_logs(const std::vector<std::string> &file
         }
         logs.push_back(std::move(*log));
     }
+    if (logs.empty()) return Error::make(Code::damaged_data, "no file holds a record of calls");
     return logs;
 }
 

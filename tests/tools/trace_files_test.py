@@ -297,6 +297,11 @@ class Traces(Case):
         while [begin["args"]["count"] for begin, _ in Calls(self.events_so_far(path), self).open.values()] != [7]:
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.02)
+        # The other ranks write in their own time.
+        records = [self.folder / f"c-{rank}" for rank in range(3)]
+        while not all(record.exists() and "call " in record.read_text() for record in records):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.02)
         for rank in ranks:
             rank.kill()
         for rank in ranks:
@@ -304,8 +309,18 @@ class Traces(Case):
             self.assertEqual(rank.returncode, -signal.SIGKILL)
         self.assertEqual(len(Calls(events_of(path), self).all()), 100)
         self.assertEqual(len(Calls(events_of(path), self).open), 1)
-        said = self.info("calls", *sorted(self.folder.glob("c-*"))).stdout
+        said = self.info("calls", *records).stdout
         self.assertRegex(said, r"rank 0 of 3 .*: 100 calls in .*; the job was killed or goes on")
+        self.assertNotIn("missing", said)
+
+    def test_a_rank_killed_as_it_creates_its_file_leaves_the_others_readable(self):
+        self.perf(*Files.QUICK, QCCL_TRACE="", QCCL_RECORD_CALLS=str(self.folder / "c"))
+        (self.folder / "c-1").write_text("")
+        done = self.info("calls", self.folder / "c-0", self.folder / "c-1")
+        self.assertIn("Files of 1 of 2 ranks are missing.", done.stdout)
+        self.assertIn("c-1: empty and left out", done.stderr)
+        done = self.info("calls", self.folder / "c-1", expect=None)
+        self.assertIn("no file holds a record of calls", done.stderr)
 
 
 class Files(Case):
