@@ -182,6 +182,52 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(floa
     return sign | encoded;
 }
 
+// ---- Stochastic rounding
+
+// Rounds to one of the two neighbours in the format, away from zero with the probability of the
+// value's distance from the other one: adds the draw u = k / 2^16 to the magnitude, in steps of the
+// format there, and rounds down. Nothing is rounded before, so that a float and the double that it
+// widens to give the same number, and numbers of the format stay. Saturates.
+template <class F> constexpr uint32_t narrow_by_chance(float x, uint32_t k) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
+    constexpr uint32_t rebias = static_cast<uint32_t>(127 - bias) << 23;
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
+    const uint32_t sign = (bits >> 31) != 0 ? F::sign : 0;
+    if (magnitude > float_infinity) return F::nan;
+    if (magnitude == float_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
+    uint32_t encoded = 0;
+    if (F::exponent_bits == 8 || magnitude >= rebias + (1U << 23)) {
+        const uint32_t noise = dropped <= 16 ? k >> (dropped <= 16 ? 16 - dropped : 0)
+                                             : k << (dropped > 16 ? dropped - 16 : 0);
+        encoded = (magnitude - rebias + noise) >> dropped;
+    } else {
+        // 2^16 steps of the smallest subnormal are one; the product is exact.
+        constexpr auto exponent = static_cast<uint32_t>(127 + bias - 1 + F::fraction_bits + 16);
+        const float steps = std::bit_cast<float>(magnitude) * std::bit_cast<float>(exponent << 23);
+        encoded = (static_cast<uint32_t>(steps) + k) >> 16;
+    }
+    return sign | (encoded < F::largest ? encoded : F::largest);
+}
+template <class F> constexpr uint32_t narrow_by_chance(double x, uint32_t k) {
+    constexpr int lowest = 2 - (1 << (F::exponent_bits - 1)); // exponent of the smallest normal
+    constexpr uint64_t double_infinity = 0x7FF0000000000000ULL;
+    const uint64_t bits = std::bit_cast<uint64_t>(x), magnitude = bits & (~0ULL >> 1);
+    const uint32_t sign = (bits >> 63) != 0 ? F::sign : 0;
+    if (magnitude > double_infinity) return F::nan;
+    if (magnitude == double_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
+    const int exponent = static_cast<int>(magnitude >> 52) - 1023;
+    const uint64_t significand = (magnitude & 0xFFFFFFFFFFFFFULL) | 1ULL << 52;
+    const int kept = exponent > lowest ? exponent : lowest;
+    // What lies below 2^-16 of a step cannot carry, because u has none of it.
+    const int shift = kept - exponent + 52 - F::fraction_bits - 16;
+    if (shift > 52) return sign; // below 2^-16 of a step, as are subnormal doubles
+    const uint64_t rounded = ((significand >> shift) + k) >> 16;
+    const uint64_t encoded = (static_cast<uint64_t>(kept - lowest) << F::fraction_bits) + rounded;
+    return sign | static_cast<uint32_t>(encoded < F::largest ? encoded : F::largest);
+}
+
+// ---- fp32, minimum and maximum
+
 // Rounds once to nearest even; NaN becomes canonical.
 constexpr float narrow_to_float(double x) { return canonical(static_cast<float>(x)); }
 

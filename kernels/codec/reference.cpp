@@ -100,10 +100,15 @@ void copy(DataType out, void *dst, DataType in, const void *src, size_t count, b
 
 // A cast computes, so that NaN becomes canonical even if the format is the input's own.
 template <class F>
-void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
-    for (uint64_t i = 0; i < range.count; i++)
-        store_bits(payload, range.begin + i,
-                   static_cast<Storage<F>>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
+void encode_cast(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                 std::byte *payload) {
+    for (uint64_t i = 0; i < range.count; i++) {
+        const double x = load_float(in, src, i);
+        const Draw draw = draw_of(range, noise, range.begin + i);
+        const uint32_t bits = draw.k == Draw::nearest ? narrow<F, Overflow::saturate>(x)
+                                                      : narrow_by_chance<F>(x, draw.k);
+        store_bits(payload, range.begin + i, static_cast<Storage<F>>(bits));
+    }
 }
 
 void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
@@ -122,7 +127,8 @@ void encode(const ChunkRange &range, const Noise &noise, DataType in, const void
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.count, false);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
-    with_narrow_format(*row.cast, [&]<class F>(F) { encode_cast<F>(range, in, src, payload); });
+    with_narrow_format(*row.cast,
+                       [&]<class F>(F) { encode_cast<F>(range, noise, in, src, payload); });
 }
 
 // ---- Decode

@@ -63,6 +63,32 @@ void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begi
     }
 }
 
+// Rounds with noise, a tile at a time. Values of other formats go through fp32, which holds them.
+template <class WireFormat>
+void encode_cast_by_chance(const ChunkRange &range, const Noise &noise, DataType in,
+                           const void *src, std::byte *payload) {
+    const hn::Rebind<uint16_t, Words> halves;
+    const hn::Rebind<Storage<WireFormat>, Words> narrow;
+    const Groups groups{.first = 0, .count = 0, .per_block = 1, .values = range.count};
+    GroupSource source(in, src, groups);
+    Draws draws(range, noise);
+    auto *const dst = reinterpret_cast<Storage<WireFormat> *>(payload) + range.begin;
+    HWY_ALIGN Storage<WireFormat> rounded[tile_values];
+    for (size_t i = 0; i < range.count; i += tile_values) {
+        const size_t part = std::min<uint64_t>(tile_values, range.count - i);
+        const float *const x = source.tile(i / group_values);
+        const size_t groups_here = (part + group_values - 1) / group_values;
+        const uint16_t *const drawn = draws.draws(i, groups_here * group_values);
+        for (size_t at = 0; at < part; at += lanes()) {
+            const WordVector k = hn::PromoteTo(Words(), hn::LoadU(halves, drawn + at));
+            const WordVector bits =
+                narrow_vector_by_chance<WireFormat>(hn::LoadU(Floats(), x + at), k);
+            hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(Ints(), bits)), narrow, rounded + at);
+        }
+        std::memcpy(dst + i, rounded, part * sizeof(Storage<WireFormat>));
+    }
+}
+
 template <class Code, SimdRounding rounding>
 HWY_INLINE void encode_integers(const ChunkRange &range, const Noise &noise, DataType in,
                                 const void *src, std::byte *payload) {
@@ -124,8 +150,11 @@ inline void encode(const ChunkRange &range, const Noise &noise, DataType in, con
     }
     if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
-    with_narrow_format(
-        *row.cast, [&]<class F>(F) { encode_cast<F>(in, src, payload, range.begin, range.count); });
+    with_narrow_format(*row.cast, [&]<class F>(F) {
+        if (range.codec->rounding == Rounding::stochastic)
+            return encode_cast_by_chance<F>(range, noise, in, src, payload);
+        encode_cast<F>(in, src, payload, range.begin, range.count);
+    });
 }
 
 // Copies between any two types. Narrow formats have no direct conversion, so their values go

@@ -137,6 +137,36 @@ HWY_INLINE WordVector narrow_vector(FloatVector v) {
     return choose(exceeds(magnitude, last_number), hn::Set(dw, F::nan), encoded);
 }
 
+// narrow_by_chance() of number.hpp for fp32. `draws` has a draw in each lane.
+template <class F> HWY_INLINE WordVector narrow_vector_by_chance(FloatVector v, WordVector draws) {
+    const Words dw;
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
+    constexpr uint32_t rebias = static_cast<uint32_t>(127 - bias) << 23;
+    const WordVector bits = hn::BitCast(dw, v);
+    const WordVector magnitude = hn::And(bits, hn::Set(dw, float_infinity | (float_infinity - 1)));
+    WordVector noise = draws;
+    if constexpr (dropped < 16) noise = hn::ShiftRight<16 - dropped>(draws);
+    if constexpr (dropped > 16) noise = hn::ShiftLeft<dropped - 16>(draws);
+    WordVector encoded =
+        hn::ShiftRight<dropped>(hn::Add(hn::Sub(magnitude, hn::Set(dw, rebias)), noise));
+    if constexpr (rebias != 0) {
+        constexpr auto exponent = static_cast<uint32_t>(127 + bias - 1 + F::fraction_bits + 16);
+        // Lanes with larger magnitudes are not chosen; they stay within 32 bits.
+        const WordVector small = hn::Min(magnitude, hn::Set(dw, rebias + (1U << 23)));
+        const FloatVector steps =
+            hn::Mul(hn::BitCast(Floats(), small), float_vector(exponent << 23));
+        const WordVector whole = hn::BitCast(dw, hn::ConvertTo(Ints(), steps));
+        encoded = choose(exceeds(magnitude, rebias + (1U << 23) - 1), encoded,
+                         hn::ShiftRight<16>(hn::Add(whole, draws)));
+    }
+    encoded = hn::Min(encoded, hn::Set(dw, F::largest));
+    encoded = choose(exceeds(magnitude, float_infinity - 1), hn::Set(dw, F::infinity), encoded);
+    constexpr int places = hwy::CeilLog2(0x80000000U / F::sign);
+    encoded = hn::Or(encoded, hn::And(hn::ShiftRight<places>(bits), hn::Set(dw, F::sign)));
+    constexpr uint32_t last_number = F::infinity != F::nan ? float_infinity : float_infinity - 1;
+    return choose(exceeds(magnitude, last_number), hn::Set(dw, F::nan), encoded);
+}
+
 // Loads lanes() values of a format. Doubles are rounded once. NaN becomes canonical in all formats
 // but fp32 itself.
 template <class F> HWY_INLINE FloatVector load(const Storage<F> *src) {

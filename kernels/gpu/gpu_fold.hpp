@@ -114,6 +114,21 @@ template <class T> QCCL_DEVICE void fold(const Batch &batch) {
     for_each_row(batch, FoldRow<T>{batch});
 }
 
+// Folds into values of a cast that rounds with noise. A lane's runs are those that a block of the
+// generator serves.
+template <class T> struct FoldRowByChance {
+    const Batch &batch;
+
+    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
+        Row<T> row(batch, tensor, sink, number);
+        take_all<T>(batch, tensor, row.place, row.values);
+        put_by_chance(row);
+    }
+};
+template <class T> QCCL_DEVICE void fold_by_chance(const Batch &batch) {
+    for_each_row(batch, FoldRowByChance<T>{batch});
+}
+
 // Adds to the sink the errors of the first source, of which the second one is what its codes decode
 // to.
 template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {

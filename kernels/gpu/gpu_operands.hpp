@@ -292,6 +292,26 @@ template <class T> QCCL_DEVICE Draws draw_noise(const Row<T> &row, uint64_t plac
     return {all[0], all[1], all[2], all[3]};
 }
 
+// Stores values of 8 or 16 bits, rounded with noise.
+template <class T> QCCL_DEVICE void put_by_chance(const Row<T> &row) {
+    with_bits<T>(row.sink.type, [&]<class Bits>(Bits) {
+        if constexpr (!std::is_same_v<Bits, T>) {
+            Held<Grouped, Bits> bits;
+            with_format<Bits>(row.sink.type, [&]<class F>(F) {
+#pragma unroll
+                for (unsigned run = 0; run < Grouped::runs; run++) {
+                    const Draws draws = draw_noise(row, row.place.start(run));
+#pragma unroll
+                    for (unsigned i = 0; i < Grouped::length; i++)
+                        bits[run][i] = static_cast<Bits>(
+                            narrow_by_chance<F>(row.values[run][i], draw_of(draws, i)));
+                }
+            });
+            store_runs(row.sink.at, row.place, bits);
+        }
+    });
+}
+
 // Packs the codes of a run. Values that the tensor does not have get code 0.
 QCCL_DEVICE void pack(const Octet<uint32_t> &found, unsigned there, unsigned run,
                       HeldCodes<Grouped> &codes) {

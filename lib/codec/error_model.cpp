@@ -350,11 +350,14 @@ double topk_nmse(const Codec &codec) {
 
 // Rounding to f fraction bits has a uniform error of up to half a quantum; the quantum is 2^-f of
 // the power of two below the value. Over a wide distribution the value is 2^k m with log m uniform,
-// and the mean of 1 / m^2 over [1, 2) is 3 / (8 ln 2).
-double cast_nmse(DataType wire, DataType type) {
+// and the mean of 1 / m^2 over [1, 2) is 3 / (8 ln 2). A stochastic choice between neighbours has
+// twice the variance.
+double cast_nmse(const Codec &codec, DataType type) {
+    const DataType wire = codec.plain_type(type);
     const int kept = info(wire).format.fraction_bits;
     if (info(type).format.fraction_bits <= kept) return 0;
-    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * kept) / 12;
+    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * kept) /
+           (codec.rounding == Rounding::nearest ? 12 : 6);
 }
 
 } // namespace
@@ -362,7 +365,7 @@ double cast_nmse(DataType wire, DataType type) {
 double unit_nmse(const Codec &codec, DataType type) {
     switch (codec.row().kind) {
     case CodecKind::plain: return 0;
-    case CodecKind::cast: return cast_nmse(codec.plain_type(type), type);
+    case CodecKind::cast: return cast_nmse(codec, type);
     case CodecKind::integer: return block_nmse(codec);
     case CodecKind::minmax: return bucket_nmse(codec);
     case CodecKind::mx: return mx_nmse(codec);

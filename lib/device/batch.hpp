@@ -49,6 +49,8 @@
     X(fold_long_int)                                                                               \
     X(fold_int_int)                                                                                \
     X(fold_short_int)                                                                              \
+    X(fold_by_chance_float)                                                                        \
+    X(fold_by_chance_double)                                                                       \
     X(fold_integer_float)                                                                          \
     X(fold_minmax_float)                                                                           \
     X(encode_integer_float)                                                                        \

@@ -113,6 +113,14 @@ KernelId fold_kernel(DataType accumulator) {
     }
 }
 
+// Returns the kernel that writes sums as values of a codec that is_plain().
+KernelId plain_kernel(const Codec &codec, DataType type) {
+    const DataType accumulator = accumulator_of(type);
+    if (codec.rounding != Rounding::stochastic) return fold_kernel(accumulator);
+    return accumulator == DataType::float64 ? KernelId::fold_by_chance_double
+                                            : KernelId::fold_by_chance_float;
+}
+
 // The kernels that make codes. There is one encode and one measure kernel for fp32 accumulators and
 // one for fp64.
 struct CodecKernels {
@@ -222,7 +230,8 @@ Done KernelLauncher::encode(const ChunkRange &range, const Noise &noise, DataTyp
     // A cast computes, so that NaN becomes canonical even if the format is the input's own.
     if (!codec.is_cast()) return copy(sink.type, sink.at, in, values, rest);
     if (rest == 0) return {};
-    return add({fold_kernel(accumulator_of(range.type))}, rest, {}, sink, {plain(in, values)});
+    return add({plain_kernel(codec, range.type)}, rest, noise_from(range, noise), sink,
+               {plain(in, values)});
 }
 
 Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
@@ -289,7 +298,10 @@ Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32
                      noise_from(range, noise), coded_sink(range, payload),
                      {plain(in, src), coded(range, received)}));
     if (rest == 0) return {};
-    return add({fold_kernel(accumulator_of(range.type)), op, divisor}, rest, {},
+    const bool is_cast = range.codec->is_cast();
+    const KernelId kernel =
+        is_cast ? plain_kernel(*range.codec, range.type) : fold_kernel(accumulator_of(range.type));
+    return add({kernel, op, divisor}, rest, is_cast ? noise_from(range, noise) : Noise(),
                plain_sink(range, payload),
                {plain(in, behind(src, in, coded_values)),
                 plain(range.codec->plain_type(range.type), plain_start(range, received))});
@@ -353,7 +365,7 @@ Done KernelLauncher::fold(const Sum &sum, const ChunkRange &range, const Noise &
     const bool is_plain = range.codec->is_plain();
     if (sum.count == 0 && (is_plain || is_nothing_to_do(range, 0))) return {};
     const KernelId kernel =
-        is_plain ? fold_kernel(accumulator_of(range.type)) : *find_kernels(range.codec->id)->fold;
+        is_plain ? plain_kernel(*range.codec, range.type) : *find_kernels(range.codec->id)->fold;
     return add({kernel, sum.op, sum.divisor}, sum.count, noise_from(range, noise),
                is_plain ? plain_sink(range, payload) : coded_sink(range, payload),
                SumOperands(sum).get());

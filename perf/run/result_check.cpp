@@ -192,7 +192,8 @@ double encode_bound(const Codec &codec) {
     const CodecRow &row = codec.row();
     switch (row.kind) {
     case CodecKind::plain: return 0;
-    case CodecKind::cast: return unit_roundoff(*row.cast);
+    case CodecKind::cast: // a whole step, if chance may take either neighbour
+        return unit_roundoff(*row.cast) * (codec.rounding == Rounding::nearest ? 1 : 2);
     // A whole step, because stochastic rounding may take either neighbour, and the negative of the
     // largest value has no code.
     case CodecKind::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);

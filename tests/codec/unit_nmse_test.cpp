@@ -14,7 +14,8 @@ static void noise_is_unbiased() {
           "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
           "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic", "nvfp4:round=stochastic",
           "terngrad", "norm", "norm:bits=4,norm=linf", "norm:bits=3,bucket=64,levels=exponential",
-          "norm:bits=4,norm=linf,levels=exponential"})
+          "norm:bits=4,norm=linf,levels=exponential", "fp16:round=stochastic",
+          "bf16:round=stochastic", "fp8e4m3:round=stochastic", "fp8e5m2:round=stochastic"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -113,6 +114,10 @@ constexpr const char *fine_codecs[] = {"int12",
                                        "nvfp4:round=stochastic",
                                        "nvfp4:bucket=all",
                                        "nvfp4:bucket=32",
+                                       "fp16:round=stochastic",
+                                       "bf16:round=stochastic",
+                                       "fp8e4m3:round=stochastic",
+                                       "fp8e5m2:round=stochastic",
                                        "norm",
                                        "norm:round=nearest",
                                        "norm:bits=6,norm=linf",

@@ -257,6 +257,15 @@ void add_neighbours(std::vector<TwinCall> &lines) {
                          .spots = spots_on(hosts)});
 }
 
+// Roundings that codecs of the table had not had before.
+void add_roundings(std::vector<TwinCall> &lines) {
+    for (const char *codec : {"bf16:round=stochastic", "fp8e5m2:round=stochastic"})
+        for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
+            for (const RedOp op : {RedOp::sum, RedOp::max})
+                add(lines, {.type = type, .op = op, .codec = *parse_codec(codec)},
+                    {"direct", "ring", "doubling"});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -270,6 +279,7 @@ std::vector<TwinCall> all_lines() {
     add_prefixes(lines);
     add_elements(lines);
     add_neighbours(lines);
+    add_roundings(lines);
     return lines;
 }
 

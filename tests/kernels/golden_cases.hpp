@@ -167,6 +167,8 @@ inline std::vector<std::string> specs() {
     for (const char *bits : {"3", "5", "6", "7"})
         for (const char *more : {"", ",norm=linf,levels=exponential"})
             list.push_back(std::string("norm:bits=") + bits + more);
+    for (const char *name : {"fp16", "bf16", "fp8e4m3", "fp8e5m2"})
+        list.push_back(std::string(name) + ":round=stochastic");
     return list;
 }
 

@@ -25,8 +25,10 @@ std::vector<Codec> codecs() {
                               {.id = CodecId::bf16},
                               {.id = CodecId::fp8e4m3},
                               {.id = CodecId::fp8e5m2}};
-    for (const char *text : {"onebit", "onebit:bucket=64", "onebit:bucket=7", "terngrad",
-                             "terngrad:bucket=7", "topk", "topk:ratio=0.3"})
+    for (const char *text :
+         {"onebit", "onebit:bucket=64", "onebit:bucket=7", "terngrad", "terngrad:bucket=7", "topk",
+          "topk:ratio=0.3", "fp16:round=stochastic", "bf16:round=stochastic",
+          "fp8e4m3:round=stochastic", "fp8e5m2:round=stochastic"})
         all.push_back(*parse_codec(text));
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
         for (const char *name :

@@ -45,6 +45,49 @@ template <class F> void check_every_number() {
     }
 }
 
+// Of all 65536 draws, as many round up as the value is away from the lower neighbour. Numbers of
+// the format stay, and a float gives what the double of the same value gives.
+template <class F> void check_every_chance() {
+    for (uint32_t low = 0; low<F::largest; low += F::sign> 0x80 ? 61 : 1) {
+        const double a = magnitude_of<F>(low), b = magnitude_of<F>(low + 1);
+        for (const uint32_t part : {0U, 1U, 1000U, 32768U, 65535U}) {
+            const double x = a + (b - a) * (part / 65536.0);
+            for (const uint32_t k : {0U, 1U, 32768U, 64535U, 64536U, 65534U, 65535U}) {
+                const uint32_t wanted = low + (part + k >= 65536 ? 1 : 0);
+                CHECK_EQ(narrow_by_chance<F>(x, k), wanted);
+                CHECK_EQ(narrow_by_chance<F>(-x, k), F::sign | wanted);
+                if (static_cast<double>(static_cast<float>(x)) == x)
+                    CHECK_EQ(narrow_by_chance<F>(static_cast<float>(x), k), wanted);
+            }
+            // What is less than 2^-16 of a step does not carry.
+            const double more = std::nextafter(x, infinity);
+            CHECK_EQ(narrow_by_chance<F>(more, 65535 - part), low);
+            CHECK_EQ(narrow_by_chance<F>(std::nextafter(b, 0), 0), low);
+        }
+    }
+}
+
+template <class F> void check_ends_of_chance() {
+    const double most = magnitude_of<F>(F::largest);
+    for (const uint32_t k : {0U, 65535U}) {
+        for (const double beyond : {most, most * 1.01, most * 1e3, 1e300}) {
+            CHECK_EQ(narrow_by_chance<F>(beyond, k), F::largest);
+            CHECK_EQ(narrow_by_chance<F>(-beyond, k), F::sign | F::largest);
+        }
+        const uint32_t end = F::infinity == F::nan ? F::nan : F::infinity;
+        CHECK_EQ(narrow_by_chance<F>(infinity, k), end);
+        CHECK_EQ(narrow_by_chance<F>(std::numeric_limits<float>::infinity(), k), end);
+        CHECK_EQ(narrow_by_chance<F>(std::numeric_limits<float>::max(), k), F::largest);
+        CHECK_EQ(narrow_by_chance<F>(-infinity, k), F::infinity == F::nan ? F::nan : F::sign | end);
+        CHECK_EQ(narrow_by_chance<F>(std::numeric_limits<double>::quiet_NaN(), k), F::nan);
+        CHECK_EQ(narrow_by_chance<F>(-std::numeric_limits<float>::quiet_NaN(), k), F::nan);
+        CHECK_EQ(narrow_by_chance<F>(0.0, k), 0U);
+        CHECK_EQ(narrow_by_chance<F>(-0.0F, k), F::sign);
+        CHECK_EQ(narrow_by_chance<F>(1e-310, k), 0U);
+        CHECK_EQ(narrow_by_chance<F>(-5e-324, k), F::sign);
+    }
+}
+
 // Between neighbours: a value below the middle rounds down, one above it up, and the middle to
 // even. The middle and the doubles next to it are no fp32 numbers if the neighbours are subnormal
 // or close, so the rounding must go from double in one step.
@@ -117,6 +160,8 @@ template <class F> void check_format() {
     check_overflow<F>();
     check_no_double_rounding<F>();
     check_float_twin<F>();
+    check_every_chance<F>();
+    check_ends_of_chance<F>();
 }
 
 } // namespace

@@ -20,6 +20,7 @@ inline constexpr auto &ops = all_ops;
 inline constexpr const char *codecs[] = {"none",
                                          "fp16",
                                          "bf16",
+                                         "bf16:round=stochastic",
                                          "fp8e4m3",
                                          "fp8e5m2",
                                          "int8",

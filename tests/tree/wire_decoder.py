@@ -280,7 +280,7 @@ def check_keys(h):
     need(not h.flags & 24 or h.codec == NORM, "keys")
     need(not skips or (h.codec == MINMAX and h.bucket), "keys")
     if h.codec == NONE or h.codec in CASTS:
-        need(h.bits == h.bucket == h.rounding == 0, "keys")
+        need(h.bits == h.bucket == 0 and (h.codec in CASTS or not h.rounding), "keys")
     elif h.codec == INT:
         need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:

@@ -115,6 +115,21 @@ def element_codes(v, kind, u):
     return code.astype(np.int64) | np.signbit(v).astype(np.int64) << (f.exponent + f.fraction)
 
 
+def rounded_by_chance(values, kind, u):
+    """Small numbers as bytes: floor(a / g + u), exactly, and saturating."""
+    f = SMALL[kind]
+    bias = (1 << (f.exponent - 1)) - 1
+    finite = np.isfinite(values)
+    a = np.where(finite, np.abs(values), 0.0)
+    e = np.maximum(np.frexp(np.where(a > 0, a, 2.0**(1 - bias)))[1] - 1, 1 - bias)
+    steps = np.floor(np.ldexp(a, f.fraction - e + 16)).astype(np.int64)  # u has no smaller parts
+    q = steps + (u * 65536).astype(np.int64) >> 16
+    bits = np.minimum(((e + bias - 1).astype(np.int64) << f.fraction) + q, f.largest)
+    exact = narrow(values, kind, saturate=True).astype(np.int64)  # of infinities and NaN
+    bits |= np.signbit(values).astype(np.int64) << (f.exponent + f.fraction)
+    return np.where(finite, bits, exact).astype("<u2" if f.exponent + f.fraction == 15 else "u1").tobytes()
+
+
 def encode_mx(header, values, u):
     kind = ELEMENTS[header.codec]
     most, top = widen(np.array([SMALL[kind].largest]), kind)[0], 8 if header.codec == MXFP8 else 2
@@ -295,7 +310,7 @@ def encode(header, values, plain, clip=2.5):
     if header.codec == NONE:
         return head + plain
     if kind := CASTS.get(header.codec):
-        return head + store(values, kind, saturate=True)
+        return head + (rounded_by_chance(values, kind, noise(header, n)) if header.rounding else store(values, kind, saturate=True))
     if header.codec == TOPK:
         return head + encode_topk(header, values, layout)
     payload = bytearray(layout.bytes)
