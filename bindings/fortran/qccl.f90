@@ -9,7 +9,7 @@
 module qccl
   use qccl_constants
   use qccl_handles
-  use qccl_config, only: qcclConfig, qcclCollConfig, qcclStateConfig, qcclIdleFunction, qcclLogFunction
+  use qccl_config, only: qcclConfig, qcclCollConfig, qcclLayer, qcclStateConfig, qcclIdleFunction, qcclLogFunction
   use qccl_errors, only: qcclErrorInfo, qcclGetVersion, qcclGetErrorString, qcclGetLastError, qcclGetErrorInfo, qcclString
   use qccl_comms, only: qcclUniqueId, qcclGetUniqueId, qcclCommInitRank, qcclCommInitAll, qcclCommInitOob, qcclCommInitEnv, &
     qcclCommSplit, qcclCommDup, qcclCommGrow, qcclCommShrink, qcclCommFinalize, qcclCommDestroy, qcclCommAbort, qcclCommRevoke, &

@@ -42,13 +42,23 @@ module qccl_config
     integer(c_int64_t) :: fusion = 0
   end type
 
-  ! The settings of one call: qcclCollConfig_t of qccl.h describes them.
+  ! A layer of an all-reduce: qcclLayer_t of qccl.h describes it.
+  type, public :: qcclLayer
+    integer(c_size_t) :: count = 0
+    type(qcclCodec) :: codec = qcclCodec()
+    type(qcclState) :: state = qcclState()
+    integer(c_int32_t) :: dimensions = 0
+  end type
+
+  ! The settings of one call: qcclCollConfig_t of qccl.h describes them. Layers count from 0 in sentences of errors.
   type, public :: qcclCollConfig
     type(qcclCodec) :: codec = qcclCodec()
     character(:), allocatable :: algorithm
     real(c_double) :: timeout = 0
     integer(c_int64_t) :: tag = 0, stride = 0
     type(qcclState) :: state = qcclState()
+    type(qcclLayer), allocatable :: layers(:)
+    integer(c_int64_t) :: layer_min_size = 0
   end type
 
   ! The settings of a state: qcclStateConfig_t of qccl.h describes them.
@@ -72,6 +82,7 @@ module qccl_config
     private
     type(c_qcclCollConfig) :: config
     type(text_type) :: algorithm
+    type(c_qcclLayer), allocatable :: layers(:)
   end type
 
 contains
@@ -166,9 +177,27 @@ contains
       held%config%tag = config%tag
       held%config%stride = config%stride
       held%config%state = config%state%handle
+      held%config%layer_min_size = config%layer_min_size
+      if (allocated(config%layers)) call hold_layers(held, config%layers)
     end if
     if (present(codec)) held%config%codec = codec%handle
   end function
+
+  ! A list of no layers is one, which C refuses.
+  subroutine hold_layers(held, layers)
+    type(coll_config_holder), intent(inout), target :: held
+    type(qcclLayer), intent(in) :: layers(:)
+    integer :: i
+    allocate (held%layers(max(1, size(layers))))
+    do i = 1, size(layers)
+      held%layers(i)%count = layers(i)%count
+      held%layers(i)%codec = layers(i)%codec%handle
+      held%layers(i)%state = layers(i)%state%handle
+      held%layers(i)%dimensions = layers(i)%dimensions
+    end do
+    held%config%layers = c_loc(held%layers)
+    held%config%nlayers = size(layers, kind=c_size_t)
+  end subroutine
 
   ! The same for a state, of which `held` is the C form.
   function fill_state_config(held, config) result(address)

@@ -471,6 +471,16 @@ typedef struct {
  * peer_timeout only costs time. Process death is detected at once, also on other hosts, and does
  * not depend on this timeout. A stopped (SIGSTOP) process counts as alive. */
 
+/* A layer of an all-reduce: a part of its vector that travels by itself, see "layers" below.
+ * Programs fill the whole struct with zeros first. */
+typedef struct {
+    size_t count;         /* elements; may be 0 */
+    qcclCodec_t codec;    /* NULL: what a call whose config has the `codec` of this call's uses */
+    qcclState_t state;    /* of `count` elements, see "States"; NULL: none */
+    int32_t dimensions;   /* of the tensor; 1: the layer is lossless; 0: the caller does not tell */
+    uint32_t reserved[9]; /* 0 */
+} qcclLayer_t;
+
 /* The settings of one call. */
 typedef struct {
     size_t size;            /* these three: set by QCCL_COLL_CONFIG_INIT and qcclConfigInit */
@@ -488,7 +498,12 @@ typedef struct {
     qcclState_t state;      /* of an all-reduce, reduce or reduce-scatter with qcclSum or qcclAvg:
                              * what a lossy codec loses in this call is added to the next call
                              * with the state, see "States"; NULL: it is lost */
-    uint64_t reserved[6];
+    const qcclLayer_t *layers; /* of an all-reduce: the parts of the vector that travel by
+                             * themselves, see below; NULL: the vector travels as one */
+    size_t nlayers;         /* 1 to 16384; 0 if layers is NULL */
+    uint64_t layer_min_size; /* layers of fewer elements are lossless; 0: QCCL_LAYER_MIN_SIZE; 1:
+                             * none is for its size */
+    uint64_t reserved[3];
 } qcclCollConfig_t;
 
 /* stride: of all-gather, reduce-scatter, gather, scatter and all-to-all. Block r of a vector with
@@ -500,12 +515,40 @@ typedef struct {
  * without it. A codec with a guard is refused (qcclInvalidArgument), and so is a stride that is
  * less than the count of a block, one of another collective, and one of a v-form. */
 
+#define QCCL_LAYER_MIN_SIZE 1024
+/* layers: one call for a vector of several layers, such as a bucket with the gradients of a model.
+ * Layer 0 begins at the start of `send` and `recv`, and each further layer behind the one before.
+ * Together they have the call's `count` elements.
+ * - The result has, bit for bit, what one all-reduce for each layer would give, made in the order
+ *   of the list: blocks of a codec and chunks of an algorithm begin anew in each layer, and each
+ *   layer draws the noise of a call of its own. Small layers share messages, as in a group (see
+ *   "Groups"), and need not be neighbours for that.
+ * - A layer is lossless, whatever codec it names, if it has fewer than layer_min_size elements, or
+ *   if its `dimensions` are 1, as those of biases and norms are. Any other layer has its own codec;
+ *   one without has the config's `codec`, else that of the communicator, QCCL_CODEC or the plan
+ *   file, else none. qcclLayerCodecsGet gives codecs that fit the layers.
+ * - Each layer may have a state of its own. The config's `state` stays NULL then. A layer that is
+ *   lossless by the rules may have one, too.
+ * - The config's algorithm, timeout and tag serve every layer. Without an algorithm each layer has
+ *   one that suits its length.
+ * - All ranks pass the same counts (qcclMismatch), and the same codecs and states as in calls for
+ *   each layer. If ranks differ in the counts, every layer of the call tells it.
+ * - The library reads the array only during the function, also if the call runs in a stream, is
+ *   prepared (qcclCollCreate) or ends with a group.
+ * - Refused (qcclInvalidArgument) are layers whose counts do not add up to `count`, a layer that
+ *   its own call would refuse, and layers of other collectives; with qcclInvalidUsage two layers
+ *   with one state, and a state that a call uses which has not ended. The sentence names the first
+ *   layer at fault, as in "layers[3]". After a refusal no layer has been reduced, and no state has
+ *   changed. After a failure some layers may have been reduced, and their states have changed.
+ * Statistics and traces show the calls that run. */
+
 /* Initialisers. They name every field, so that no compiler warns of a missing one. */
 #define QCCL_CONFIG_INIT                                                                           \
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
      {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
-    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, 0, NULL, {0}}
+    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, 0, NULL,        \
+     NULL, 0, 0, {0}}
 
 /* Initialises a config as the macros do, for languages without macros: fills it with zeros and sets
  * the three leading fields.

@@ -3,15 +3,26 @@
 #include "api/group/call_group.hpp"
 #include "api/call/collective_call.hpp"
 #include "api/call/entry.hpp"
+#include "api/group/layers.hpp"
 #include "comm/boundary.hpp"
 
 namespace qccl {
+
+// Runs the layers as a group of their calls.
+static Done run_layers(Comm &comm, qcclComm_t handle, const CallArguments &given) {
+    CallGroup layers;
+    QCCL_TRY(run_or_abandon(comm, given.collective,
+                            [&] { return layers.add_inside(comm, handle, given); }));
+    return layers.run_inside();
+}
 
 static qcclResult_t collective(qcclComm_t handle, const CallArguments &given) noexcept {
     // Within a group the call is only kept.
     if (CallGroup *const group = CallGroup::current()) [[unlikely]]
         return guarded([&] { return group->add(handle, given); });
     return inside(handle, [&](Comm &comm) -> Done {
+        if (has_layers(given)) [[unlikely]]
+            return run_layers(comm, handle, given);
         return run_or_abandon(comm, given.collective, [&] { return run_call(comm, given); });
     });
 }

@@ -3,6 +3,8 @@
 // its communicator: starting it after the communicator has ended is refused.
 #include "api/call/collective_call.hpp"
 #include "api/call/entry.hpp"
+#include "api/group/call_group.hpp"
+#include "api/group/layers.hpp"
 #include "comm/boundary.hpp"
 #include "comm/handle_table.hpp"
 
@@ -21,6 +23,7 @@ struct PreparedCall {
     Collective collective;
     ProgramRef program;
     Request request;
+    std::shared_ptr<CallGroup> layers; // of a call with layers, in the place of the two above
 };
 
 // A start takes no reference to the call, because counting references costs a tenth of a small
@@ -95,15 +98,24 @@ Result<PartArguments> take_v_parts(Collective v_form, const GivenParts &send,
 Done prepare(Comm &comm, qcclComm_t handle, const CallArguments &given, qcclColl_t *coll_out) {
     if (!coll_out) return invalid_argument("coll_out is NULL");
     QCCL_TRY(take_call_stream(comm, given.stream));
-    QCCL_TRY(const ReadyCall ready, make_ready(comm, given));
+    PreparedCall call{handle, given.stream, given.collective, {}, {}, nullptr};
+    if (has_layers(given)) {
+        call.layers = std::make_shared<CallGroup>();
+        QCCL_TRY(call.layers->add_inside(comm, handle, given));
+    } else {
+        QCCL_TRY(ReadyCall ready, make_ready(comm, given));
+        call.program = std::move(ready.program);
+        call.request = std::move(ready.request);
+    }
     QCCL_TRY(void *const made,
-             prepared_handles.add(std::make_shared<const PreparedCall>(PreparedCall{
-                 handle, given.stream, given.collective, ready.program, ready.request})));
+             prepared_handles.add(std::make_shared<const PreparedCall>(std::move(call))));
     *coll_out = static_cast<qcclColl_t>(made);
     return {};
 }
 
 Done start(Comm &comm, const PreparedCall &call) {
+    if (call.layers) [[unlikely]]
+        return call.layers->run_inside();
     return run_or_abandon(comm, call.collective, [&]() -> Done {
         const bool is_of_host = !comm.parts().device.gpu;
         if (!call.stream && is_of_host) return comm.run(call.program, call.request);

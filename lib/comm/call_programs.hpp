@@ -114,6 +114,7 @@ struct ConfigKey {
     uint64_t stride = 0;
     Feedback feedback = Feedback::none; // of the state
     const void *codec = nullptr;
+    bool is_lossless = false;            // whatever codec a call would have
     std::array<uint64_t, 4> algorithm{}; // the name, padded with zeros
 
     bool operator==(const ConfigKey &) const = default;

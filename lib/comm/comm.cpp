@@ -218,7 +218,7 @@ Call Comm::next_call(const Request &request) {
                     .parts = request.parts,
                     .counts_hash = request.counts_hash,
                     .number = sequencer_.issue(),
-                    .fused_before = fused_away_,
+                    .fused_before = fused_away_ + request.calls_before,
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .timeout = request.timeout,

@@ -164,6 +164,9 @@ struct Request {
     uint64_t calls = 1;
     std::span<const CallPart> parts{};
     uint32_t counts_hash = 0;
+    // Of a layer: how many calls of the caller come before it that run after it. Fewer than none
+    // (the number wraps): how many run before it that come after it.
+    uint64_t calls_before = 0;
 };
 
 // Where a call runs: on the calling thread (neither is set), or in a stream of the host or of the

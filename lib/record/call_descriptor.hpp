@@ -53,8 +53,8 @@ struct CallDescriptor {
     Collective collective = Collective::barrier;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
-    // Of v-forms whose counts all ranks know, and of calls that run as one, all of which have no
-    // root: a hash of the counts.
+    // Of v-forms whose counts all ranks know, of calls that run as one and of layers, all of which
+    // have no root: a hash of the counts.
     uint32_t root = 0;
     char codec[32] = {};     // spec as compared; zeros after its end
     char algorithm[24] = {}; // spec as compared; zeros after its end

@@ -121,6 +121,15 @@ NEVER_CHANGES(offsetof(qcclCollConfig_t, timeout), 32);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, tag), 40);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, stride), 48);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, state), 56);
+NEVER_CHANGES(offsetof(qcclCollConfig_t, layers), 64);
+NEVER_CHANGES(offsetof(qcclCollConfig_t, nlayers), 72);
+NEVER_CHANGES(offsetof(qcclCollConfig_t, layer_min_size), 80);
+
+NEVER_CHANGES(sizeof(qcclLayer_t), 64);
+NEVER_CHANGES(offsetof(qcclLayer_t, count), 0);
+NEVER_CHANGES(offsetof(qcclLayer_t, codec), 8);
+NEVER_CHANGES(offsetof(qcclLayer_t, state), 16);
+NEVER_CHANGES(offsetof(qcclLayer_t, dimensions), 24);
 
 NEVER_CHANGES(sizeof(qcclStateConfig_t), 64);
 NEVER_CHANGES(offsetof(qcclStateConfig_t, size), 0);

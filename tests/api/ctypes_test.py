@@ -28,7 +28,7 @@ class Config(ctypes.Structure):
 class CollConfig(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint32), ("version", c_uint32), ("codec", c_void_p), ("algorithm", c_char_p),
                 ("timeout", c_double), ("tag", c_uint64), ("stride", c_uint64), ("state", c_void_p),
-                ("reserved", c_uint64 * 6)]
+                ("layers", c_void_p), ("nlayers", c_size_t), ("layer_min_size", c_uint64), ("reserved", c_uint64 * 3)]
 
 
 def load():

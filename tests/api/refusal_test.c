@@ -270,9 +270,9 @@ static void configs(void **state)
     config.size = (size_t)1 << 40;
     refused(with_config(&config), qcclInvalidArgument, "size is 1099511627776");
     config.size = sizeof config;
-    config.reserved[3] = 1;
+    config.reserved[0] = 1;
     refused(with_config(&config), qcclInvalidArgument, "byte 88 of the qcclCollConfig_t");
-    config.reserved[3] = 0;
+    config.reserved[0] = 0;
     config.timeout = NAN;
     refused(with_config(&config), qcclInvalidArgument, "timeout is not a number");
 
@@ -364,7 +364,7 @@ static void configs_of_a_call_that_is_repeated(void **state)
     wrong.timeout = NAN;
     refused(with_config(&wrong), qcclInvalidArgument, "timeout is not a number");
     wrong = config;
-    wrong.reserved[3] = 1;
+    wrong.reserved[2] = 1;
     refused(with_config(&wrong), qcclInvalidArgument, "has no field there");
     wrong = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
     wrong.algorithm = "";

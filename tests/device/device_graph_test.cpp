@@ -44,6 +44,63 @@ void a_captured_call_is_made_by_every_replay() {
     });
 }
 
+// What the test below has of a call with layers: its values, and the state of its first layer.
+struct LayeredCall {
+    static constexpr size_t count = 3000, first = 2000;
+
+    LayeredCall(size_t number, const GpuRank &rank) : send(count, 0), recv(count, 0) {
+        std::vector<float> input(count);
+        for (size_t i = 0; i < count; i++)
+            input[i] = std::sin(static_cast<float>(i + 31 * number + 1));
+        CHECK_EMULATED(qcclEmulatedMemcpy(send.data(), input.data(), count * sizeof(float)));
+        check(qcclStateCreate(&state, rank.comm, first, qcclFloat32, nullptr));
+    }
+    ~LayeredCall() { (void)qcclStateDestroy(state); }
+    LayeredCall(const LayeredCall &) = delete;
+
+    void make(const GpuRank &rank, const CodecHandle &codec) {
+        std::array<qcclLayer_t, 3> layers{};
+        layers[0].count = first;
+        layers[0].state = state;
+        layers[1].count = 10;
+        layers[2].count = count - first - 10;
+        layers[2].dimensions = 1;
+        for (qcclLayer_t &layer : layers) layer.codec = codec.get();
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.layers = layers.data();
+        config.nlayers = layers.size();
+        check(qcclAllReduceConfig(send.data(), recv.data(), count, qcclFloat32, qcclSum, rank.comm,
+                                  rank.stream, &config));
+        for (qcclLayer_t &layer : layers) layer.count = SIZE_MAX; // nothing reads the list later
+    }
+
+    GpuFloats send, recv;
+    qcclState_t state = nullptr;
+};
+
+// A call of no graph is the twin of each replay. The first layer's state makes the sums differ from
+// replay to replay.
+void layers_of_a_captured_call_are_reduced_by_every_replay() {
+    GpuRanks ranks(two);
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        const CodecHandle codec(*parse_codec("int4"), 0);
+        LayeredCall captured(number, rank), twin(number, rank);
+        const auto graph = capture(rank.stream, [&] { captured.make(rank, codec); });
+        CHECK(captured.recv.are(0));
+        std::vector<float> latest;
+        for (int i = 0; i < 3; i++) {
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+            twin.make(rank, codec);
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+            const std::vector<float> sums = captured.recv.read();
+            CHECK(sums == twin.recv.read());
+            CHECK(sums != latest);
+            latest = sums;
+        }
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
 // Inputs have one sign: the codes of the other sign end at a smaller magnitude, and larger values
 // are clipped.
 float input_of(size_t rank, size_t i) {
@@ -384,6 +441,7 @@ void what_a_graph_holds_goes_with_it() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_captured_call_is_made_by_every_replay),
+        QTEST(layers_of_a_captured_call_are_reduced_by_every_replay),
         QTEST(replays_draw_other_noise),
         QTEST(a_guard_sends_replays_lossless),
         QTEST(a_graph_may_outlive_its_communicator),

@@ -124,9 +124,11 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
 }
 
 // A call that is encoded becomes one on the values that the codec sees.
-static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
+static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollConfig_t &config,
+                         ProgramKey &key) {
     const CodedValues values = coded_values(key.collective, key.type, key.op, key.count);
     const CallPolicy &policy = comm.parts().policy;
+    const Codec lossless;
     CodecRef own;
     if (config.codec) {
         QCCL_TRY(own, take_codec(config.codec));
@@ -135,7 +137,9 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey 
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
     QCCL_TRY(const CodecChoice choice,
-             policy.choose_codec(own ? &own->codec : nullptr,
+             policy.choose_codec(own                 ? &own->codec
+                                 : given.is_lossless ? &lossless
+                                                     : nullptr,
                                  policy.traits(key.collective, values.type, key.op, values.count)));
     comm.tell(choice);
     comm.note(choice.rule);
@@ -169,15 +173,29 @@ static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const C
     return {};
 }
 
+// Calls with layers become one call for each of them, whose configs have none.
+static Done check_has_no_layers(Collective collective, const qcclCollConfig_t &config) {
+    if (config.layers)
+        return invalid_argument("config: layers is set, but %s takes none", name(collective));
+    if (config.nlayers != 0)
+        return invalid_argument("config: nlayers is %zu, but layers is NULL", config.nlayers);
+    if (config.layer_min_size != 0)
+        return invalid_argument("config: layer_min_size is %" PRIu64 ", but layers is NULL",
+                                config.layer_min_size);
+    return {};
+}
+
 static Done take_call_config(Comm &comm, const CallArguments &given, ProgramKey &key,
                              Request &request, CallNames &names) {
     QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
+    QCCL_TRY(check_has_no_layers(given.collective, config));
     if (config.state) {
         QCCL_TRY(request.state, take_state(config.state));
         QCCL_TRY(check_state(comm, given, key, request.state.get()));
         key.feedback = request.state->shape().feedback;
     }
-    names = {.codec = config.codec != nullptr, .algorithm = config.algorithm != nullptr};
+    names = {.codec = config.codec != nullptr || given.is_lossless,
+             .algorithm = config.algorithm != nullptr};
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
     const CallPolicy &policy = comm.parts().policy;
     const CallTraits call = policy.traits(key.collective, key.type, key.op, key.count);
@@ -187,7 +205,7 @@ static Done take_call_config(Comm &comm, const CallArguments &given, ProgramKey 
     comm.note(rule);
     request.timeout = timeout.value_or(comm.parts().timeout);
     request.tag = config.tag;
-    return choose_codec(comm, config, key);
+    return choose_codec(comm, given, config, key);
 }
 
 Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {
@@ -301,6 +319,7 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
     if (!config) return false;
     const auto timeout = take_timeout("timeout", config->timeout);
     if (!timeout || (config->codec && !is_codec(config->codec))) return false;
+    if (config->layers || config->nlayers != 0 || config->layer_min_size != 0) return false;
     ConfigKey key{.stride = config->stride, .codec = config->codec};
     if (config->algorithm && !key.set_algorithm(config->algorithm)) return false;
     if (config->state) {
@@ -336,6 +355,7 @@ static KeyedCall keyed(const Comm &comm, const CallArguments &given) {
                                 .config = {}},
                    .timeout = comm.parts().timeout};
     call.can_be_remembered = !given.config || add_config(call, *given.config);
+    if (call.call_key.config) call.call_key.config->is_lossless = given.is_lossless;
     if (has_made_number(given.op)) [[unlikely]]
         call.can_be_remembered = add_made_op(call, given) && call.can_be_remembered;
     return call;

@@ -30,6 +30,7 @@ struct CallArguments {
     qcclStream_t stream = nullptr;
     const qcclCollConfig_t *config = nullptr;
     const PartArguments *parts = nullptr; // of a v-form; null: it is none
+    bool is_lossless = false;             // also if the communicator has a codec; config names none
 };
 
 // A call whose arguments are right.

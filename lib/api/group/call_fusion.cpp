@@ -129,8 +129,8 @@ void MemoryRanges::add(const void *start, size_t bytes) {
     }
 }
 
-FusionBatch::FusionBatch(const Comm &comm)
-    : most_bytes_(comm.parts().fusion_bytes),
+FusionBatch::FusionBatch(const Comm &comm, Calls calls)
+    : most_bytes_(comm.parts().fusion_bytes), given_(calls),
       takes_others_(most_bytes_ > 0 && !comm.parts().device.gpu && comm.size() > 1) {}
 
 bool FusionBatch::is_apart_from_others(const ReadyCall &call) const {
@@ -149,7 +149,7 @@ void FusionBatch::note_buffers(const ReadyCall &call) {
 // Most groups have many calls of one shape.
 std::optional<FusedForm> FusionBatch::form_of(const ReadyCall &call) const {
     if (!takes_others_) return std::nullopt;
-    if (!calls_.empty() && calls_[latest_].latest_program() == call.program.get())
+    if (latest_ < calls_.size() && calls_[latest_].latest_program() == call.program.get())
         return calls_[latest_].latest_form();
     const auto form = find_form(*call.program);
     if (!form) return std::nullopt;
@@ -159,9 +159,14 @@ std::optional<FusedForm> FusionBatch::form_of(const ReadyCall &call) const {
 
 bool FusionBatch::join(const ReadyCall &call, size_t number) {
     const auto form = form_of(call);
+    if (given_ == Calls::are_apart) {
+        if (!form || !join_kind(call, number, *form))
+            calls_.emplace_back(call, number, std::nullopt);
+        return true;
+    }
     if (calls_.empty()) {
         takes_others_ = form.has_value();
-        calls_.emplace_back(call, number, form.value_or(FusedForm()));
+        begin_kind(call, number, form);
     } else if (!form || !is_apart_from_others(call) || !join_kind(call, number, *form)) {
         return false;
     }
@@ -169,24 +174,31 @@ bool FusionBatch::join(const ReadyCall &call, size_t number) {
     return true;
 }
 
+void FusionBatch::begin_kind(const ReadyCall &call, size_t number,
+                             const std::optional<FusedForm> &form) {
+    latest_ = calls_.size();
+    calls_.emplace_back(call, number, form);
+    kinds_++;
+}
+
 bool FusionBatch::join_kind(const ReadyCall &call, size_t number, const FusedForm &form) {
     const auto takes = [&](FusedCall &kind) { return kind.join(call, number, form, most_bytes_); };
-    if (takes(calls_[latest_])) return true;
+    if (latest_ < calls_.size() && takes(calls_[latest_])) return true;
     const auto found = std::find_if(calls_.rbegin(), calls_.rend(), takes);
     if (found != calls_.rend()) {
         latest_ = static_cast<size_t>(calls_.rend() - found) - 1;
         return true;
     }
-    if (calls_.size() == most_kinds) return false;
-    calls_.emplace_back(call, number, form);
-    latest_ = calls_.size() - 1;
+    if (kinds_ == most_kinds) return false;
+    begin_kind(call, number, form);
     return true;
 }
 
 // ---- The fused call
 
-FusedCall::FusedCall(const ReadyCall &first, size_t number, const FusedForm &form)
-    : calls_{&first}, form_(form), used_(form.room()), first_(number), last_(number) {}
+FusedCall::FusedCall(const ReadyCall &first, size_t number, const std::optional<FusedForm> &form)
+    : calls_{&first}, takes_others_(form.has_value()), form_(form.value_or(FusedForm())),
+      used_(form_.room()), first_(number), last_(number) {}
 
 // Whether calls of two programs may become one call.
 bool FusedCall::is_alike(const Program &next, const FusedForm &form) const {
@@ -200,6 +212,7 @@ bool FusedCall::is_alike(const Program &next, const FusedForm &form) const {
 
 bool FusedCall::join(const ReadyCall &next, size_t number, const FusedForm &form,
                      uint64_t most_bytes) {
+    if (!takes_others_) return false;
     if (next.program.get() != latest_program() && !is_alike(*next.program, form)) return false;
     const uint64_t used = used_ + form.room();
     if (form.chunks * used * type_bytes(work().type) > most_bytes) return false;
@@ -249,14 +262,21 @@ uint64_t FusedCall::chunk_count() const {
 // Ranks may place the blocks of a call differently, so a stride does not decide what is fused.
 static bool is_spaced(const ReadyCall &call) { return call.program->work.spacing != 0; }
 
-Done FusedCall::run(Comm &comm, const CallStream &stream) const {
+// What ranks compare of one of the calls.
+static uint64_t hash_of(const ReadyCall *call) {
+    const uint64_t count = call->program->work.count;
+    const uint32_t of_layers = call->request.counts_hash;
+    return of_layers == 0 ? count : mixed_hash(of_layers, count);
+}
+
+Done FusedCall::run(Comm &comm, const CallStream &stream, uint64_t calls_before) const {
     const ReadyCall &first = *calls_.front();
-    if (calls_.size() == 1) return comm.run(first.program, first.request, stream);
-    QCCL_TRY(const ProgramRef program, this->program(comm));
     Request request = first.request;
+    request.calls_before = calls_before;
+    if (calls_.size() == 1) return comm.run(first.program, request, stream);
+    QCCL_TRY(const ProgramRef program, this->program(comm));
     request.calls = calls_.size();
-    request.counts_hash =
-        hash_counts(calls_, [](const ReadyCall *each) { return each->program->work.count; });
+    request.counts_hash = hash_counts(calls_, hash_of);
     for (const ReadyCall *const each : calls_)
         request.timeout = longest(request.timeout, each->request.timeout);
     const bool has_gaps = form_.by_chunk && !has_part_per_rank(work().collective);

@@ -52,14 +52,14 @@ struct FusedForm {
 class FusedCall {
 public:
     // `number`: of the call in the group. A call without a form is by itself.
-    FusedCall(const ReadyCall &first, size_t number, const FusedForm &form);
+    FusedCall(const ReadyCall &first, size_t number, const std::optional<FusedForm> &form);
 
     const Program *latest_program() const { return calls_.back()->program.get(); }
     const FusedForm &latest_form() const { return form_; }
     // Lets the next call join if it can run with the others, in at most so many bytes together.
     bool join(const ReadyCall &next, size_t number, const FusedForm &form, uint64_t most_bytes);
-    // Runs the calls, or enqueues them, as Comm::run does.
-    Done run(Comm &comm, const CallStream &stream) const;
+    // Runs the calls, or enqueues them, as Comm::run does. `calls_before`: as in Request.
+    Done run(Comm &comm, const CallStream &stream, uint64_t calls_before) const;
 
     size_t size() const { return calls_.size(); }
     size_t first() const { return first_; }
@@ -76,6 +76,7 @@ private:
                        const CallStream &stream) const;
 
     std::vector<const ReadyCall *> calls_;
+    bool takes_others_;
     FusedForm form_; // of the latest call
     uint64_t used_;  // elements of each chunk of the shared vector
     size_t first_, last_;
@@ -95,25 +96,33 @@ private:
 // another one reads or writes.
 class FusionBatch {
 public:
-    explicit FusionBatch(const Comm &comm);
+    enum class Calls : uint8_t {
+        keep_order, // those that are not fused stay where they are among the others
+        are_apart,  // the caller knows that they are; they may all run in any order
+    };
+    FusionBatch(const Comm &comm, Calls calls);
 
     // Returns false, and changes nothing, if the call has to run after the others. The first call
-    // always joins. The calls have to stay until the batch has run.
+    // always joins, and so do all calls that are apart. The calls have to stay until the batch has
+    // run.
     bool join(const ReadyCall &call, size_t number);
     // Returns the calls to make, in this order.
     std::span<const FusedCall> calls() const { return calls_; }
 
 private:
     bool is_apart_from_others(const ReadyCall &call) const;
+    void begin_kind(const ReadyCall &call, size_t number, const std::optional<FusedForm> &form);
     // Lets the call join those of its kind, or begin a kind. Returns false if there are too many.
     bool join_kind(const ReadyCall &call, size_t number, const FusedForm &form);
     void note_buffers(const ReadyCall &call);
     std::optional<FusedForm> form_of(const ReadyCall &call) const;
 
     const uint64_t most_bytes_;
+    const Calls given_;
     bool takes_others_;
     std::vector<FusedCall> calls_;
-    size_t latest_ = 0; // of calls_: which one the latest call has joined
+    size_t latest_ = 0; // of calls_: which one the latest call has joined; size(): none has
+    size_t kinds_ = 0;  // of calls_ that others may join
     MemoryRanges read_, written_;
 };
 

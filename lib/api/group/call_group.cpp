@@ -4,6 +4,7 @@
 
 #include "api/group/call_fusion.hpp"
 #include "api/group/group_messages.hpp"
+#include "api/group/layers.hpp"
 #include "comm/boundary.hpp"
 
 #include <algorithm>
@@ -28,20 +29,26 @@ public:
         QCCL_TRY(CommRef comm, take_comm(handle));
         const auto answer = comm.record().entry_guard.enter(comm.generation());
         if (answer != EntryGuard::Answer::inside) return refuse_entry(comm.record(), answer);
-        return EnteredComm(std::move(comm));
+        return EnteredComm(std::move(comm), true);
+    }
+    // Of a thread that is inside already, and leaves later.
+    static Result<EnteredComm> of_caller(qcclComm_t handle) {
+        QCCL_TRY(CommRef comm, take_comm(handle));
+        return EnteredComm(std::move(comm), false);
     }
     EnteredComm(EnteredComm &&) = default;
     EnteredComm &operator=(EnteredComm &&) = delete;
     ~EnteredComm() {
-        if (comm_) comm_.record().entry_guard.leave();
+        if (comm_ && leaves_) comm_.record().entry_guard.leave();
     }
     Comm &comm() const { return *comm_; }
     // From here on the calling thread is the one inside.
     void take_over() const { comm_.record().entry_guard.take_over(); }
 
 private:
-    explicit EnteredComm(CommRef comm) : comm_(std::move(comm)) {}
+    EnteredComm(CommRef comm, bool leaves) : comm_(std::move(comm)), leaves_(leaves) {}
     CommRef comm_;
+    bool leaves_; // at the end
 };
 
 static CallGroup *&current_group() {
@@ -70,37 +77,84 @@ Done CallGroup::close() {
     return group->run();
 }
 
-static Error of_call(size_t number, Collective collective, const Error &error) {
-    return reworded(error, "call %zu of the group (%s): %.400s", number, qccl::name(collective),
-                    error.text);
+static Error named(const std::string &name, Collective collective, const Error &error) {
+    return reworded(error, "%s (%s): %.380s", name.c_str(), qccl::name(collective), error.text);
 }
 
-static Error of_fused_calls(const FusedCall &call, Collective collective, const Error &error) {
-    const size_t first = call.first() + 1, last = call.last() + 1;
-    if (call.size() == 1) return of_call(first, collective, error);
-    if (call.size() == last - first + 1)
-        return reworded(error, "calls %zu to %zu of the group, fused (%s): %.380s", first, last,
-                        qccl::name(collective), error.text);
-    return reworded(error, "%zu of the calls %zu to %zu of the group, fused (%s): %.380s",
-                    call.size(), first, last, qccl::name(collective), error.text);
+std::string CallGroup::name_of(const GroupedCall &call) const {
+    const std::string layer =
+        call.layer ? "layers[" + std::to_string(*call.layer) + "]" : std::string();
+    if (is_inside_) return layer;
+    return "call " + std::to_string(call.number) + " of the group" +
+           (call.layer ? ", " + layer : "");
+}
+
+std::string CallGroup::name_of(const GroupedCall &first, const GroupedCall &last,
+                               size_t calls) const {
+    if (calls == 1) return name_of(first);
+    const bool are_layers = last.is_layer_of(first);
+    const size_t begin = are_layers ? *first.layer : first.number;
+    const size_t end = are_layers ? *last.layer : last.number;
+    const bool are_all = calls == end - begin + 1;
+    std::string text = are_all ? "" : std::to_string(calls) + " of the ";
+    if (are_layers && !is_inside_)
+        text = "call " + std::to_string(first.number) + " of the group, " + text;
+    text +=
+        (are_layers ? "layers " : "calls ") + std::to_string(begin) + " to " + std::to_string(end);
+    return text + (are_layers ? ", fused" : " of the group, fused");
 }
 
 template <class Checks> Done CallGroup::check(Checks &&checks) {
-    const GroupedCall &call = calls_.back();
+    const size_t latest = calls_.size() - 1;
     const Done checked = exception_boundary(checks);
     if (checked) return checked;
-    if (!refused_) refused_ = of_call(calls_.size(), call.collective, checked.error());
+    GroupedCall &call = calls_[latest];
+    call.layer.reset(); // the error names the layer
+    if (!refused_) refused_ = named(name_of(call), call.collective, checked.error());
     if (const auto comm = take_comm(call.handle)) (*comm)->note(checked.error());
     return checked;
 }
 
+CallGroup::GroupedCall &CallGroup::begin_call(qcclComm_t handle, Collective collective,
+                                              qcclStream_t stream) {
+    return calls_.emplace_back(handle, collective, stream, ++begun_);
+}
+
 Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
-    GroupedCall &call = calls_.emplace_back(handle, given.collective, given.stream);
+    GroupedCall &call = begin_call(handle, given.collective, given.stream);
     return check([&]() -> Done {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(take_call_stream(entered.comm(), given.stream));
+        if (has_layers(given)) return add_layers(entered.comm(), given);
         QCCL_TRY(call.ready, find_ready(entered.comm(), given));
         return add_state(call.ready.request.state.get());
+    });
+}
+
+Done CallGroup::add_inside(Comm &comm, qcclComm_t handle, const CallArguments &given) {
+    is_inside_ = true;
+    QCCL_TRY(take_call_stream(comm, given.stream));
+    begin_call(handle, given.collective, given.stream);
+    return add_layers(comm, given);
+}
+
+Done CallGroup::add_layers(Comm &comm, const CallArguments &given) {
+    uint32_t hash = 0;
+    return split_into_layers(given, [&](size_t number, const CallArguments &layer) -> Done {
+        if (number == 0) {
+            hash = hash_layers(given);
+        } else {
+            const GroupedCall &first = calls_.back();
+            calls_.emplace_back(first.handle, first.collective, first.stream, first.number);
+        }
+        GroupedCall &call = calls_.back();
+        call.layer = number;
+        const auto ready = find_ready(comm, layer);
+        if (!ready) return of_layer(number, ready.error());
+        call.ready = *ready;
+        call.ready.request.counts_hash = hash;
+        const Done added = add_state(call.ready.request.state.get());
+        return added ? added : of_layer(number, added.error());
     });
 }
 
@@ -108,11 +162,11 @@ Done CallGroup::add(qcclComm_t handle, const CallArguments &given) {
 Done CallGroup::add_state(const FeedbackState *state) {
     if (!state || states_.insert(state).second) return {};
     return Error::make(Code::invalid_usage,
-                       "config: state is that of an earlier call of the group");
+                       "config: state is that of an earlier call of the group or an earlier layer");
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
-    GroupedCall &call = calls_.emplace_back(handle, Collective::send, given.stream);
+    GroupedCall &call = begin_call(handle, Collective::send, given.stream);
     return check([&]() -> Done {
         QCCL_TRY(const qcclCollConfig_t config, take_config(given.config));
         call.message = std::make_unique<const KeptMessage>(given, config);
@@ -122,7 +176,7 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &given) {
 }
 
 Done CallGroup::add(qcclComm_t handle, const MessageArguments &to, const MessageArguments &from) {
-    GroupedCall &call = calls_.emplace_back(handle, Collective::send, to.stream);
+    GroupedCall &call = begin_call(handle, Collective::send, to.stream);
     QCCL_TRY(check([&]() -> Done {
         QCCL_TRY(const EnteredComm entered, EnteredComm::enter(handle));
         QCCL_TRY(call.copy, check_both(entered.comm(), to, from));
@@ -130,6 +184,7 @@ Done CallGroup::add(qcclComm_t handle, const MessageArguments &to, const Message
     }));
     if (call.copy) return {};
     calls_.pop_back();
+    begun_--;
     QCCL_TRY(add(handle, to));
     return add(handle, from);
 }
@@ -143,6 +198,7 @@ public:
 
     Done run() {
         QCCL_TRY(enter());
+        QCCL_TRY(check_states());
         const Done ended = exception_boundary([this]() -> Done {
             make_calls();
             return {};
@@ -163,7 +219,7 @@ private:
     void note(size_t i, const Done &done) {
         if (done) return;
         const GroupedCall &call = group_.calls_[i];
-        note(call, done.error(), of_call(i + 1, call.collective, done.error()));
+        note(call, done.error(), named(group_.name_of(call), call.collective, done.error()));
     }
     void note(const GroupedCall &call, const Error &error, const Error &of_group) {
         comm_of(call).note(error);
@@ -220,9 +276,23 @@ private:
         qcclComm_t last = nullptr;
         for (const GroupedCall &call : group_.calls_) {
             if (call.handle == last || comms_.contains(call.handle)) continue;
-            QCCL_TRY(EnteredComm entered, EnteredComm::enter(call.handle));
+            QCCL_TRY(EnteredComm entered, group_.is_inside_ ? EnteredComm::of_caller(call.handle)
+                                                            : EnteredComm::enter(call.handle));
             comms_.emplace(call.handle, std::move(entered));
             last = call.handle;
+        }
+        return {};
+    }
+
+    // Calls before that of a state in use would have been made. On a GPU a call takes its state
+    // when its stream has come to it.
+    Done check_states() const {
+        for (const GroupedCall &call : group_.calls_) {
+            const FeedbackState *const state = call.ready.request.state.get();
+            if (!state || comm_of(call).parts().device.gpu || !state->is_used()) continue;
+            const Error error = StateUse::is_used_already();
+            comm_of(call).note(error);
+            return named(group_.name_of(call), call.collective, error);
         }
         return {};
     }
@@ -278,9 +348,18 @@ private:
 
     // Collectives of one communicator and one stream.
     struct CallBatch {
-        CallBatch(const GroupedCall &first, const Comm &comm)
-            : handle(first.handle), stream(first.stream), calls(comm) {}
+        CallBatch(const GroupedCall &begin, const Comm &comm)
+            : first(begin), handle(begin.handle), stream(begin.stream),
+              calls(comm,
+                    begin.layer ? FusionBatch::Calls::are_apart : FusionBatch::Calls::keep_order) {}
 
+        // Layers touch none but their own part of the vectors, so their order does not matter.
+        bool takes(const GroupedCall &call) const {
+            if (stream != call.stream) return false;
+            return first.layer || call.layer ? call.is_layer_of(first) : true;
+        }
+
+        const GroupedCall &first;
         const qcclComm_t handle;
         const qcclStream_t stream;
         FusionBatch calls;
@@ -313,7 +392,7 @@ private:
                 latest = &*queues.try_emplace(call.handle).first;
             CallQueue &queue = latest->second;
             CallBatch *batch = queue.batches.empty() ? nullptr : queue.batches.back();
-            if (!batch || batch->stream != call.stream || !batch->calls.join(call.ready, i)) {
+            if (!batch || !batch->takes(call) || !batch->calls.join(call.ready, i)) {
                 batch = &batches_.emplace_back(call, comm_of(call));
                 batch->calls.join(call.ready, i);
                 queue.batches.push_back(batch);
@@ -372,7 +451,7 @@ private:
         const GroupedCall &begin = group_.calls_[fused.first()];
         const Error error = comm_of(begin).abandon(begin.collective, why);
         for (CallBatch *const batch : queue.batches) end_turn(*batch);
-        return {&begin, error, of_fused_calls(fused, begin.collective, error)};
+        return {&begin, error, of_fused_calls(fused, error)};
     }
     void end_turn(CallBatch &batch) {
         const std::lock_guard lock(turns_);
@@ -392,21 +471,30 @@ private:
             return true;
         });
     }
+    Error of_fused_calls(const FusedCall &fused, const Error &error) const {
+        const GroupedCall &begin = group_.calls_[fused.first()];
+        return named(group_.name_of(begin, group_.calls_[fused.last()], fused.size()),
+                     begin.collective, error);
+    }
+
     QueueResult run(const CallBatch &batch) {
+        size_t made = 0;
         for (const FusedCall &fused : batch.calls.calls()) {
             const GroupedCall &begin = group_.calls_[fused.first()];
-            if (const Done done = run(begin, fused); !done)
-                return QueueFailure{&begin, done.error(),
-                                    of_fused_calls(fused, begin.collective, done.error())};
+            // Layers that follow one another in the list are neighbours in the group.
+            const uint64_t before = begin.layer ? *begin.layer - made : 0;
+            if (const Done done = run(begin, fused, before); !done)
+                return QueueFailure{&begin, done.error(), of_fused_calls(fused, done.error())};
+            made += fused.size();
         }
         return {};
     }
 
-    Done run(const GroupedCall &first, const FusedCall &fused) {
+    Done run(const GroupedCall &first, const FusedCall &fused, uint64_t calls_before) {
         Comm &comm = comm_of(first);
         return run_or_abandon(comm, first.collective, [&]() -> Done {
             QCCL_TRY(const CallStream stream, take_call_stream(comm, first.stream));
-            return fused.run(comm, stream);
+            return fused.run(comm, stream, calls_before);
         });
     }
 
@@ -423,6 +511,10 @@ private:
 Done CallGroup::run() {
     if (refused_) return *refused_;
     if (calls_.empty()) return {};
+    return exception_boundary([&] { return GroupRun(*this).run(); });
+}
+
+Done CallGroup::run_inside() {
     return exception_boundary([&] { return GroupRun(*this).run(); });
 }
 

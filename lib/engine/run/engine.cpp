@@ -206,10 +206,8 @@ static std::string codec_text(const Program &program, const Call &call) {
 
 static CallDescriptor descriptor_of(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.shape.descriptor();
-    if (!call.sampled_nmse && !call.feedback) {
-        descriptor.root = call.counts_hash;
-        return descriptor;
-    }
+    if (call.counts_hash != 0) descriptor.root = call.counts_hash;
+    if (!call.sampled_nmse && !call.feedback) return descriptor;
     const std::string text = shortened(codec_text(program, call), sizeof descriptor.codec - 1);
     std::ranges::fill(descriptor.codec, '\0');
     text.copy(descriptor.codec, text.size());

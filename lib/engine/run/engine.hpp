@@ -110,12 +110,15 @@ struct Call {
     // The vector lies in the buffers of these calls, in this order and without gaps; `send` and
     // `recv` are those of the first one. Only for lossless programs that do not take the fast path.
     std::span<const CallPart> parts{};
-    uint32_t counts_hash = 0; // of calls that run as one: compared between ranks
+    // Of calls that run as one, and of all layers of the call that one belongs to: compared between
+    // ranks. 0: none is.
+    uint32_t counts_hash = 0;
     // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.
     uint64_t number = 0;
     uint64_t captured = 0; // number of the captured call, as in CallDescriptor
-    // How many calls before this one ran as parts of others. Noise counts them, so that it does not
-    // depend on which calls are fused.
+    // How many calls before this one ran as parts of others, and how many more calls come before
+    // it for the caller. Noise counts them, so that it does not depend on which calls are fused and
+    // in what order layers run.
     uint64_t fused_before = 0;
     uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
     uint64_t tag = 0;        // the caller's, shown in errors

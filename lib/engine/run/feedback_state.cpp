@@ -119,11 +119,14 @@ FeedbackState::create(const Device &device, const StateShape &shape, uint64_t se
     return std::make_shared<FeedbackState>(device, shape, seed, std::move(residuals));
 }
 
+Error StateUse::is_used_already() {
+    return Error::make(Code::invalid_usage,
+                       "state is used by a call that has not ended, or by another thread");
+}
+
 Result<std::shared_ptr<StateUse>> StateUse::begin(StateRef state) {
     auto use = std::make_shared<StateUse>();
-    if (state->is_used_.exchange(true, std::memory_order_acquire))
-        return Error::make(Code::invalid_usage,
-                           "state is used by a call that has not ended, or by another thread");
+    if (state->is_used_.exchange(true, std::memory_order_acquire)) return is_used_already();
     use->state_ = std::move(state);
     use->feedback_ = {.owed = use->residual(use->state_->owed_),
                       .residual = use->residual(use->other()),

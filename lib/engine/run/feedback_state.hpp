@@ -43,6 +43,8 @@ public:
         : device_(device), shape_(shape), seed_(seed), residuals_(std::move(residuals)) {}
 
     const StateShape &shape() const { return shape_; }
+    // Whether a StateUse exists. Another thread may change that at once.
+    bool is_used() const { return is_used_.load(std::memory_order_relaxed); }
     // Where the residual lies.
     const Device &device() const { return device_; }
     static constexpr size_t header_bytes = 64; // of a saved state
@@ -67,6 +69,7 @@ class StateUse {
 public:
     // The error (invalid_usage) says that the state is used already.
     static Result<std::shared_ptr<StateUse>> begin(StateRef state);
+    static Error is_used_already();
     StateUse() = default;
     StateUse(const StateUse &) = delete;
     StateUse &operator=(const StateUse &) = delete;

@@ -74,6 +74,7 @@ program fortran_objects
   call name_datatypes()
   call encode_values()
   call choose_codecs_of_layers()
+  call sum_layers()
   call keep_errors()
   call wait_for_requests()
   call make_groups()
@@ -84,7 +85,7 @@ program fortran_objects
   call make_all_ranks()
   call ask()
   call qcclCommDestroy(comm)
-  call end_of_checks(45)
+  call end_of_checks(49)
 
 contains
 
@@ -215,6 +216,29 @@ contains
     call qcclLayerCodecsDestroy(layers)
     call qcclLayerCodecsCreate(layers, [7_c_size_t], qcclFloat32, uniform="int99", ierror=ierror)
     call check(ierror == qcclInvalidArgument, "a uniform codec that is none")
+  end subroutine
+
+  ! Each layer has the bits of a sum of its own.
+  subroutine sum_layers()
+    type(qcclCodec) :: coarse
+    type(qcclCollConfig) :: config
+    real :: together(3000), alone(3000)
+    integer :: i
+    call qcclCodecCreate(coarse, "int4:block=64")
+    together = [(sin(0.1 * i + rank), i=1, 3000)]
+    alone = together
+    config%layers = [qcclLayer(count=1500, codec=coarse), qcclLayer(count=10, codec=coarse), qcclLayer(count=1490, codec=coarse)]
+    config%layers(3)%dimensions = 1
+    call qcclAllReduce(QCCL_IN_PLACE, together, comm, config=config)
+    call qcclAllReduce(QCCL_IN_PLACE, alone(:1500), comm, codec=coarse)
+    call qcclAllReduce(QCCL_IN_PLACE, alone(1501:), comm)
+    call check(all(abs(together - alone) <= 0), "layers")
+    call qcclAllReduce(QCCL_IN_PLACE, together(:2999), comm, config=config, ierror=ierror)
+    call check_refused(ierror, qcclInvalidArgument, qcclGetLastError(comm), "layers[2]: count is 1490")
+    config%layers = [qcclLayer ::]
+    call qcclAllReduce(QCCL_IN_PLACE, together, comm, config=config, ierror=ierror)
+    call check(ierror == qcclInvalidArgument, "no layers")
+    call qcclCodecDestroy(coarse)
   end subroutine
 
   ! The second sum pays what the first one owes, and does so again with the saved state.
