@@ -21,7 +21,7 @@ from ._errors import (DamagedData, DeviceError, Error, InternalError, InvalidArg
                       RemoteError, Revoked, SystemFailure, Timeout)
 from ._groups import group
 from ._init import init, init_all, run_threads, unique_id
-from ._layers import LayerCodecs
+from ._layers import Layer, LayerCodecs
 from ._library import include_dir, library_path, version
 from ._memory import empty
 from ._ops import PreMulSum, RedOp
@@ -30,6 +30,6 @@ from ._states import State
 from ._streams import SYNC, Request, Stream, wait_all, wait_any
 
 __all__ = ["CallOptions", "Codec", "Comm", "DamagedData", "DeviceError", "Error", "InternalError", "InvalidArgument", "InvalidUsage",
-           "LayerCodecs", "LibraryError", "Mismatch", "PeerLost", "PreMulSum", "Prepared", "RedOp", "Registration", "RemoteError",
+           "Layer", "LayerCodecs", "LibraryError", "Mismatch", "PeerLost", "PreMulSum", "Prepared", "RedOp", "Registration", "RemoteError",
            "Request", "Revoked", "SYNC", "State", "Stream", "SystemFailure", "Timeout", "empty", "group", "include_dir", "init",
            "init_all", "library_path", "pair_dtype", "run_threads", "unique_id", "version", "wait_all", "wait_any"]

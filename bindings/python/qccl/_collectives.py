@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from typing import TYPE_CHECKING, Any, Callable, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._codecs import Codec
+    from ._layers import Layer
     from ._ops import Op
     from ._states import State
 
@@ -42,6 +43,10 @@ class CallOptions(TypedDict, total=False):
       follow one another.
     - `state`: for all_reduce, reduce and reduce_scatter with sum or avg: a qccl.State, with which the call makes good what the codecs
       of earlier calls have lost. All ranks pass one, or none does.
+    - `layers`: for all_reduce: the parts of x that travel by themselves, one behind the other: a qccl.Layer for each, or its shape or
+      number of values. Each has a codec and a state of its own, and the result is that of a call for each.
+    - `layer_min_size`: with layers: those of fewer values are lossless, as those of one dimension are. None: 1024. 1: none is for its
+      size.
     - `stream`: a qccl.Stream: the method returns at once. On a GPU one of its streams: a number, or an object of PyTorch or CuPy.
       None: the method returns when the call is done; on a GPU the current stream of PyTorch for its tensors, else the default stream.
     """
@@ -51,6 +56,8 @@ class CallOptions(TypedDict, total=False):
     tag: int
     stride: int
     state: State | None
+    layers: Iterable[Layer | int | Sequence[int]] | None
+    layer_min_size: int | None
     stream: Any
 
 
@@ -401,6 +408,8 @@ class Collectives:
             raise _buffers.refuse("residual", "the call names no codec whose errors it could keep")
         if options.get("state") is not None:
             raise _buffers.refuse("residual", "the call has a state, which keeps the same errors")
+        if options.get("layers") is not None:
+            raise _buffers.refuse("residual", "the call has layers, which keep errors with a qccl.State for each")
         codec, kept = self._codec(spec), self._buffer(residual, "residual", writable=True)
         if codec._has_guard():
             raise _buffers.refuse("residual", f"with the guard of {codec.spec!r} some calls are lossless, and have no errors to keep")

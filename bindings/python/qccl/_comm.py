@@ -16,6 +16,7 @@ from ._codecs import Codec, check_spec
 from ._collectives import CallOptions, Collectives, stride_of
 from ._handles import Handle, at_the_end_of_workers
 from ._interrupts import SignalWatch, poll_until
+from ._layers import layers_of
 from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of, told_text
 from ._sentences import in_c
 from ._states import State
@@ -31,7 +32,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
 class Comm(Collectives, Handle):
     """A communicator: `size` ranks, of which this one is `rank`. Made by qccl.init, and by split, dup, shrink and grow.
 
-    Its collectives and messages take options: codec, algorithm, timeout, tag, stride, state and stream. qccl.CallOptions says what they
+    Its collectives and messages take options: codec, algorithm, timeout, tag, stride, state, layers, layer_min_size and stream. qccl.CallOptions says what they
     are. A reduction's op is a name ("sum" unless the call says another one, "prod", "max", "min", "avg", "bit_and", "bit_or",
     "bit_xor", "logical_and", "logical_or", "logical_xor", "min_loc", "max_loc"), a qccl.RedOp or a qccl.PreMulSum.
 
@@ -115,6 +116,11 @@ class Comm(Collectives, Handle):
             if not isinstance(state, State):
                 raise _errors.InvalidArgument(f"state: a {type(state).__name__} is no state; pass a qccl.State")
             config.state = state._open_handle()
+        if (layers := options.get("layers")) is not None:
+            config.list_of_layers = layers_of(self, layers)  # lives as long as the config
+            config.layers, config.nlayers = ctypes.addressof(config.list_of_layers), len(config.list_of_layers)
+        if (least := options.get("layer_min_size")) is not None:
+            config.layer_min_size = _arguments.whole(least, "layer_min_size", "number of values", 1, _arguments.UINT64_MAX)
         return codec, config
 
     def _codec(self, codec: str | Codec) -> Codec:

@@ -1,21 +1,65 @@
-"""Codecs of layers: the library chooses a codec for each layer of a model by what codecs lose of the layers' values.
+"""Layers: those of an all_reduce, and codecs for them, which the library chooses by what codecs lose of the layers' values.
 
-Any thread may use an object; the threads of one object wait for each other. Notes and decisions release the interpreter's lock.
+Any thread may use an object; the threads of one LayerCodecs wait for each other. Its notes and decisions release the interpreter's
+lock.
 """
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from . import _arguments, _buffers, _errors
+from . import _declarations as c
 from ._codecs import Codec, check_spec
 from ._handles import Handle
 from ._library import check, lib, told_text
+from ._states import State
 
 if TYPE_CHECKING:
     from ._comm import Comm
+
+
+@dataclasses.dataclass
+class Layer:
+    """A layer of an all_reduce: a part of its array that travels by itself.
+
+        comm.all_reduce(bucket, "avg", layers=[qccl.Layer(weight.shape, "int4"), qccl.Layer(bias.shape, "int4")])
+
+    - `shape`: that of the tensor, or the number of its values. A layer whose shape has one dimension is lossless.
+    - `codec`: a spec or a qccl.Codec, such as one of qccl.LayerCodecs. None: the codec of the call.
+    - `state`: a qccl.State of as many values, or None.
+    """
+
+    shape: int | Sequence[int]
+    codec: str | Codec | None = None
+    state: State | None = None
+
+
+def layers_of(comm: Comm, layers: Iterable[Layer | int | Sequence[int]]) -> ctypes.Array[c.qcclLayer_t]:
+    """The list as C has it. The codecs of specs are the communicator's, which keeps them."""
+    given = [layer if isinstance(layer, Layer) else Layer(layer) for layer in layers]
+    in_c = (c.qcclLayer_t * len(given))()
+    for i, (layer, each) in enumerate(zip(given, in_c)):
+        name = f"layers[{i}]"
+        if isinstance(layer.shape, Sequence) and not isinstance(layer.shape, str):
+            lengths = [_arguments.whole(length, name, "length of a shape", 0, _arguments.INT64_MAX) for length in layer.shape]
+            each.count = _arguments.whole(math.prod(lengths), name, "number of values", 0, _arguments.INT64_MAX)
+            each.dimensions = max(1, len(lengths))
+        else:
+            each.count = _arguments.whole(layer.shape, name, "number of values", 0, _arguments.INT64_MAX, hint=" or a shape")
+        if layer.codec is not None:
+            each.codec = comm._codec(layer.codec)._open_handle()
+        if layer.state is not None:
+            each.state = layer.state._open_handle() if isinstance(layer.state, State) else refuse_state(name, layer.state)
+    return in_c
+
+
+def refuse_state(name: str, given: Any) -> int:
+    raise _errors.InvalidArgument(f"{name}: a {type(given).__name__} is no state; pass a qccl.State")
 
 
 class LayerCodecs(Handle):

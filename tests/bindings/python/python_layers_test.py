@@ -1,4 +1,4 @@
-"""What the Python package makes of the codecs of layers. That the library's choice is right is tested in C."""
+"""What the Python package makes of layers and of their codecs. That the library's choice is right is tested in C."""
 import unittest
 
 import numpy as np
@@ -73,6 +73,54 @@ class Layers(unittest.TestCase):
         refused("values: layer 0 has 4096 values of float32, the array has 30000 of float32", layers.note, 0, values(1))
         refused("the array has 4096 of float64", layers.note, 0, values(0).astype(float))
         refused("a list has no memory", layers.note, 0, [1.0])
+
+
+class LayersOfACall(unittest.TestCase):
+    SHAPES = ((64, 40), (40,), 3000, (), (5, 0))
+
+    @staticmethod
+    def gradient(comm, count):
+        return np.random.default_rng(comm.rank).standard_normal(count).astype("float32")
+
+    def test_each_has_the_bits_of_its_own_call(self):
+        def body(comm):
+            count = 64 * 40 + 40 + 3000 + 1
+            codecs = ("int4", "int8", qccl.Codec("minmax:bits=3"), "int8", None)
+            states = [qccl.State(comm, np.empty(2560, "float32")), None, None, None, None]
+            layers = [qccl.Layer(shape, codec, state) for shape, codec, state in zip(self.SHAPES, codecs, states)]
+            together, alone = self.gradient(comm, count), self.gradient(comm, count)
+            comm.all_reduce(together, "avg", layers=layers)
+            own = qccl.State(comm, alone[:2560])
+            comm.all_reduce(alone[:2560], "avg", codec="int4", state=own)
+            comm.all_reduce(alone[2560:2600], "avg")
+            comm.all_reduce(alone[2600:5600], "avg", codec="minmax:bits=3")
+            comm.all_reduce(alone[5600:], "avg")
+            np.testing.assert_array_equal(together, alone)
+            np.testing.assert_array_equal(states[0].save(), own.save())
+            prepared = comm.prepare("all_reduce", together, layers=[2600, (3001,)], layer_min_size=1, codec="int8")
+            prepared.start()
+            comm.all_reduce(alone[:2600], codec="int8")
+            comm.all_reduce(alone[2600:])
+            np.testing.assert_array_equal(together, alone)
+            return True
+
+        self.assertEqual(qccl.run_threads(3, body), [True] * 3)
+
+    def test_wrong_lists_are_named(self):
+        def body(comm):
+            x = np.zeros(4, np.float32)
+            for sentence, options in (("layers[1]: count is 2, but 1 of", {"layers": [3, 2]}),
+                                      ("nlayers is 0", {"layers": []}),
+                                      ("layers[0]: 'a' is no number of values", {"layers": ["a"]}),
+                                      ("layers[1]: -1 is no length of a shape", {"layers": [3, (1, -1)]}),
+                                      ("layers[0]: a int is no state", {"layers": [qccl.Layer(4, state=3)]}),
+                                      ("layer_min_size: 0 is no number of values", {"layers": [4], "layer_min_size": 0}),
+                                      ("layers is NULL", {"layer_min_size": 3})):
+                with self.assertRaises(qccl.InvalidArgument) as caught:
+                    comm.all_reduce(x, **options)
+                self.assertIn(sentence, str(caught.exception))
+
+        qccl.run_threads(2, body)
 
 
 if __name__ == "__main__":
