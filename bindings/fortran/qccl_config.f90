@@ -65,6 +65,7 @@ module qccl_config
   type, public :: qcclStateConfig
     integer(c_int64_t) :: seed = 0
     integer(c_int32_t) :: feedback = qcclFeedbackAll
+    real(c_float) :: momentum = 0
   end type
 
   ! A text as C has it, while a call needs it.
@@ -211,6 +212,7 @@ contains
     ignored = c_qcclConfigInit(address, c_sizeof(held))
     held%seed = config%seed
     held%feedback = config%feedback
+    held%momentum = config%momentum
   end function
 
 end module qccl_config

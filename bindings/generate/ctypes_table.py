@@ -12,7 +12,7 @@ NUMBERS = {"int": "c_int", "size_t": "c_size_t", "double": "c_double", "float": 
            "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64"}
 HEAD = '''"""What ctypes needs to know of the C API of QCCL. Made from qccl.h; the package's other modules use it."""
 import ctypes
-from ctypes import c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 '''
 

@@ -12,7 +12,8 @@ import sys
 import api_header
 
 NUMBERS = {"int": "integer(c_int)", "int32_t": "integer(c_int32_t)", "uint32_t": "integer(c_int32_t)", "int64_t": "integer(c_int64_t)",
-           "uint64_t": "integer(c_int64_t)", "size_t": "integer(c_size_t)", "double": "real(c_double)", "char": "character(kind=c_char)"}
+           "uint64_t": "integer(c_int64_t)", "size_t": "integer(c_size_t)", "double": "real(c_double)", "float": "real(c_float)",
+           "char": "character(kind=c_char)"}
 # Names for numbers that are types of their own in Fortran, so that no compiler takes one for another.
 TYPED = ("qcclDataType_t", "qcclRedOp_t")
 ARRAYS_OUT = ("comms_out",)  # the only argument of this kind that receives more than one value

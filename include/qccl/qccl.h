@@ -1399,9 +1399,10 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
- * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm, then ":key=value,..."
- * (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm, levels, clip, ratio, guard,
- * owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what is possible.
+ * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc, then
+ * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm, levels,
+ * clip, ratio, momentum, warmup, guard, owner). A wrong spec is refused (qcclInvalidArgument), and
+ * the sentence says what is possible.
  * Codecs are immutable: any thread may use one, in any communicator.
  *
  * "auto" names a budget instead of a codec, and every call chooses its codec by the budget.
@@ -1617,7 +1618,7 @@ QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
  *
  * A state makes good in the next call what a lossy codec loses in this one (error feedback). Sums
  * of gradients over many steps then are those of lossless calls, up to what the ranks still owe, so
- * that coarse codecs (onebit, terngrad, topk, int2) train models.
+ * that coarse codecs (onebit, terngrad, topk, dgc, int2) train models.
  *
  * A state belongs to one tensor of one rank: what the rank gives to an all-reduce or a reduce, or
  * all blocks that it gives to a reduce-scatter. It holds a residual for each element, a seed, and
@@ -1626,7 +1627,16 @@ QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
  * becomes the new residual. Where a call runs without a codec, the residual is added, and none is
  * left. WIRE.md, "State", defines every bit.
  *
- * - All ranks of a call name a state, or none does (qcclMismatch).
+ * The codec dgc has a momentum m, and its state holds a velocity u for each element besides the
+ * residual v. A call with the value g makes u = m u + g and v = v + u, and sums up the v. Where it
+ * sends an element, u becomes zero, and v what is lost. This is the momentum correction with factor
+ * masking of Deep Gradient Compression (Lin, Han, Mao, Wang and Dally, ICLR 2018). So programs use
+ * dgc with a plain optimiser that has no momentum of its own. With the key warmup=W the first W
+ * calls of a state keep more values, from a quarter on. Without a state dgc is topk.
+ *
+ * - All ranks of a call name a state, or none does, and all states have the same momentum
+ *   (qcclMismatch). So have their numbers of calls during a warm-up, unless they keep equally many
+ *   values.
  * - A call that is refused or fails leaves the state as it was. After a failure, ranks that had
  *   finished the call are one call ahead of the others. With stochastic rounding the numbers of
  *   calls and the seeds of all ranks have to be equal (qcclMismatch): qcclStateLoad or
@@ -1639,8 +1649,8 @@ QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
  *   also if the state is destroyed meanwhile. A prepared call keeps it until it is freed.
  * - A call with a state runs by itself in a group. The group may name a state once.
  * - Refused (qcclInvalidArgument) are other collectives, v-forms, a stride and other operations; a
- *   state of another type or count, or made for another rank, another number of ranks or another
- *   device. Refused with qcclInvalidUsage is a state that a call uses which has not ended.
+ *   state of another type, count or momentum, or made for another rank, another number of ranks or
+ *   another device. Refused with qcclInvalidUsage is a state that a call uses which has not ended.
  * - On a stream of a GPU a call takes the state when the stream has come to it. So calls that
  *   follow one another there may name the same state, and a graph may repeat them. If something
  *   else uses the state then, the communicator fails (qcclInvalidUsage). The caller waits for the
@@ -1663,15 +1673,18 @@ typedef struct {
     uint64_t seed;           /* of stochastic rounding; equal on all ranks. It takes the place of
                               * the codec's */
     qcclFeedback_t feedback; /* default: qcclFeedbackAll */
-    uint32_t reserved[9];
+    float momentum;          /* of the codec of the state's calls, as its key momentum has it: 0.9
+                              * for dgc without that key; 0, the default, for all other codecs */
+    uint32_t reserved[8];
 } qcclStateConfig_t;
 
 #define QCCL_STATE_CONFIG_INIT                                                                     \
-    {sizeof(qcclStateConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, 0, qcclFeedbackAll, {0}}
+    {sizeof(qcclStateConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, 0, qcclFeedbackAll, 0, {0}}
 
 /* Makes a state whose residual is zero. It takes 8 bytes for each element (16 for qcclFloat64 and
- * qcclComplex64, 32 for qcclComplex128) until it is destroyed. The communicator of its calls keeps
- * half as much, as the call with the most elements needs it.
+ * qcclComplex64, 32 for qcclComplex128; twice as many with momentum) until it is destroyed. The
+ * communicator of its calls keeps as much as a residual, as the call with the most elements needs
+ * it: 4, 8 or 16 bytes for each element.
  *
  * state_out: receives the state. The caller destroys it with qcclStateDestroy.
  * comm: whose calls use the state. The state lies on its device, and keeps this rank's number and
@@ -1709,21 +1722,22 @@ QCCL_API qcclResult_t qcclStateBytes(qcclState_t state, size_t *bytes_out);
  *                        it. The caller waits for that and calls again.
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStateSave(qcclState_t state, void *buffer, size_t bytes);
-/* Takes residual, seed and number of calls from what qcclStateSave wrote. After an error the state
- * is as it was.
+/* Takes residual, velocity, seed and number of calls from what qcclStateSave wrote. After an error
+ * the state is as it was.
  *
  * state: must not be NULL.
  * buffer: `bytes` bytes of memory of the host, exactly those that were saved.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  buffer is NULL, or it holds the state of another tensor (type or count),
- *                        with other feedback, or of another rank of as many ranks. What ranks of a
- *                        communicator with another number of ranks have saved is taken.
+ *                        with other feedback or momentum, or of another rank of as many ranks.
+ *                        What ranks of a communicator with another number of ranks have saved is
+ *                        taken.
  *   qcclInvalidUsage     as for qcclStateSave
  *   qcclDamagedData      The bytes are not a whole, intact state. The caller gets them again.
  * Threads: any. Does not block. */
 QCCL_API qcclResult_t qcclStateLoad(qcclState_t state, const void *buffer, size_t bytes);
-/* Makes the residual and the number of calls zero. The seed stays.
+/* Makes the residual, the velocity and the number of calls zero. The seed stays.
  *
  * state: must not be NULL.
  * Returns

@@ -4,6 +4,7 @@
 // values is. Any thread may call.
 #pragma once
 
+#include "codec/codec.hpp"
 #include "kernels/codec/number.hpp"
 
 #include <concepts>
@@ -185,6 +186,25 @@ constexpr T kept_error(T residual, T value, T decoded, uint32_t factor) {
     const T kept = residual + error;
     constexpr T largest = std::numeric_limits<T>::max();
     return kept >= -largest && kept <= largest ? kept : T{0};
+}
+
+// Returns the momentum of a state, which is given in thousandths.
+template <std::floating_point T> constexpr T momentum_of(uint32_t thousandths) {
+    return static_cast<T>(thousandths) / static_cast<T>(whole_momentum);
+}
+// Returns the velocity after a value. Each operation is rounded by itself.
+template <std::floating_point T> constexpr T next_velocity(T velocity, T momentum, T value) {
+    const T kept = velocity * momentum;
+    return kept + value;
+}
+// Returns what a state keeps of a velocity: one that is not finite would never be again.
+template <std::floating_point T> constexpr T finite_velocity(T velocity) {
+    constexpr T largest = std::numeric_limits<T>::max();
+    return velocity >= -largest && velocity <= largest ? velocity : T{0};
+}
+// Returns what remains of a velocity after an encode: nothing where the bytes have the value.
+template <std::floating_point T> constexpr T masked_velocity(T velocity, T decoded) {
+    return decoded == 0 ? velocity : T{0};
 }
 
 // Divides truly; integers truncate toward zero. Types without avg keep the value.

@@ -206,13 +206,30 @@ void divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t
 }
 
 void keep_error(DataType accumulator_type, void *residual, const void *values, const void *decoded,
-                size_t count, uint32_t factor) {
+                size_t count, uint32_t factor, void *velocity) {
     with_accumulator(accumulator_type, [&]<class T>(T) {
         if constexpr (std::floating_point<T>)
-            for (size_t i = 0; i < count; i++)
-                store_bits(residual, i,
-                           kept_error(load_bits<T>(residual, i), load_bits<T>(values, i),
-                                      load_bits<T>(decoded, i), factor));
+            for (size_t i = 0; i < count; i++) {
+                const T got = load_bits<T>(decoded, i);
+                store_bits(
+                    residual, i,
+                    kept_error(load_bits<T>(residual, i), load_bits<T>(values, i), got, factor));
+                if (velocity)
+                    store_bits(velocity, i, masked_velocity(load_bits<T>(velocity, i), got));
+            }
+    });
+}
+
+void add_velocity(DataType accumulator_type, void *values, void *velocity, const void *before,
+                  size_t count, uint32_t momentum) {
+    with_accumulator(accumulator_type, [&]<class T>(T) {
+        if constexpr (std::floating_point<T>)
+            for (size_t i = 0; i < count; i++) {
+                const T next = next_velocity(load_bits<T>(before, i), momentum_of<T>(momentum),
+                                             load_bits<T>(values, i));
+                store_bits(values, i, next);
+                store_bits(velocity, i, finite_velocity(next));
+            }
     });
 }
 
@@ -228,6 +245,7 @@ const Kernels &scalar_kernels() {
         .copy = copy,
         .divide = divide,
         .keep_error = keep_error,
+        .add_velocity = add_velocity,
     };
     return kernels;
 }

@@ -231,7 +231,7 @@ inline constexpr Kernels kernels {
     .tier = Tier::generic,
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
-    .divide = divide, .keep_error = keep_error,
+    .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity,
 };
 
 } // namespace qccl::HWY_NAMESPACE

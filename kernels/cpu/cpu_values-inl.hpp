@@ -393,11 +393,42 @@ void keep_errors(void *residual, const void *values, const void *decoded, size_t
                               load_bits<T>(decoded, i), factor));
 }
 
+template <class T> void mask_velocity(void *velocity, const void *decoded, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        store_bits(velocity, i,
+                   masked_velocity(load_bits<T>(velocity, i), load_bits<T>(decoded, i)));
+}
+
 inline void keep_error(DataType accumulator_type, void *residual, const void *values,
-                       const void *decoded, size_t count, uint32_t factor) {
+                       const void *decoded, size_t count, uint32_t factor, void *velocity) {
+    const bool is_wide = accumulator_type == DataType::float64;
+    if (is_wide)
+        keep_errors<double>(residual, values, decoded, count, factor);
+    else
+        keep_errors<float>(residual, values, decoded, count, factor);
+    if (!velocity) return;
+    if (is_wide)
+        mask_velocity<double>(velocity, decoded, count);
+    else
+        mask_velocity<float>(velocity, decoded, count);
+}
+
+template <class T>
+void add_velocities(void *values, void *velocity, const void *before, size_t count,
+                    uint32_t thousandths) {
+    const T momentum = momentum_of<T>(thousandths);
+    for (size_t i = 0; i < count; i++) {
+        const T next = next_velocity(load_bits<T>(before, i), momentum, load_bits<T>(values, i));
+        store_bits(values, i, next);
+        store_bits(velocity, i, finite_velocity(next));
+    }
+}
+
+inline void add_velocity(DataType accumulator_type, void *values, void *velocity,
+                         const void *before, size_t count, uint32_t momentum) {
     if (accumulator_type == DataType::float64)
-        return keep_errors<double>(residual, values, decoded, count, factor);
-    keep_errors<float>(residual, values, decoded, count, factor);
+        return add_velocities<double>(values, velocity, before, count, momentum);
+    add_velocities<float>(values, velocity, before, count, momentum);
 }
 
 // ---- Copy and streaming stores

@@ -1,6 +1,7 @@
 // Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
 // compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk, the
-// barrier between GPUs, or adds what a codec has lost to a residual.
+// barrier between GPUs, or keeps a state: it adds what a codec has lost to a residual, or a velocity
+// to values.
 #include "kernels/gpu/gpu_barrier.hpp"
 #include "kernels/gpu/gpu_fold.hpp"
 #include "kernels/gpu/gpu_kernels.hpp"
@@ -98,6 +99,8 @@ QCCL_DEFINE(gpu_barrier, 1, barrier_with_others(batch))
 
 QCCL_DEFINE(keep_error_float, 3, keep_errors<float>(batch))
 QCCL_DEFINE(keep_error_double, 1, keep_errors<double>(batch))
+QCCL_DEFINE(add_velocity_float, 3, add_velocities<float>(batch))
+QCCL_DEFINE(add_velocity_double, 1, add_velocities<double>(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

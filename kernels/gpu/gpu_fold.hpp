@@ -130,7 +130,7 @@ template <class T> QCCL_DEVICE void fold_by_chance(const Batch &batch) {
 }
 
 // Adds to the sink the errors of the first source, of which the second one is what its codes decode
-// to.
+// to. A third one is a velocity, which ends where a code decodes to more than zero.
 template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
         const Place<Striped> place(number, tensor.count);
@@ -142,6 +142,31 @@ template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {
             kept[run][i] = kept_error(kept[run][i], values[run][i], decoded[run][i], batch.divisor);
         });
         put_plain<T>(sink, place, kept);
+        if (tensor.sources < 3) return;
+        const Operand &velocity = batch.operand[tensor.first_source + 2];
+        take_plain<T>(velocity, place, kept);
+        for_each_value<Striped>([&](unsigned run, unsigned i) {
+            kept[run][i] = masked_velocity(kept[run][i], decoded[run][i]);
+        });
+        put_plain<T>(velocity, place, kept);
+    });
+}
+
+// Adds to the sink the first source times the momentum, and writes the sum to the second one, too.
+template <class T> QCCL_DEVICE void add_velocities(const Batch &batch) {
+    for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
+        const Place<Striped> place(number, tensor.count);
+        const T momentum = momentum_of<T>(batch.divisor);
+        Held<Striped, T> values, before;
+        take_plain<T>(batch.operand[tensor.first_source], place, before);
+        take_plain<T>(sink, place, values);
+        for_each_value<Striped>([&](unsigned run, unsigned i) {
+            values[run][i] = next_velocity(before[run][i], momentum, values[run][i]);
+        });
+        put_plain<T>(sink, place, values);
+        for_each_value<Striped>(
+            [&](unsigned run, unsigned i) { values[run][i] = finite_velocity(values[run][i]); });
+        put_plain<T>(batch.operand[tensor.first_source + 1], place, values);
     });
 }
 

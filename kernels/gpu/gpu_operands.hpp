@@ -209,7 +209,8 @@ QCCL_DEVICE void take(const Operand &source, const Place<Layout> &place, Held<La
         case CodecId::norm: return take_coded<NormTraits<T>, T>(source, place, values);
         case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, place, values);
         case CodecId::terngrad: return take_ternary<T>(source, place, values);
-        case CodecId::topk: return take_kept<T>(source, place, values);
+        case CodecId::topk:
+        case CodecId::dgc: return take_kept<T>(source, place, values);
         case CodecId::none: // casts, too, are plain values of another type
         case CodecId::fp16:
         case CodecId::bf16:

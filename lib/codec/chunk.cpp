@@ -108,7 +108,8 @@ Result<Codec> read_codec(const Header &header) {
         (header.flags & flag_exponential_levels) != 0 ? Levels::exponential : Levels::uniform;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
-    codec.clip = row.usual.clip;                                         // no decoder needs it
+    codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
+    codec.momentum = row.usual.momentum;
     if (!is_possible(codec))
         return Error::make(damaged,
                            "chunk: codec %u with %u bits, bucket %" PRIu32
@@ -269,6 +270,8 @@ static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type,
     Codec expected = codec.without_use();
     expected.seed = 0;
     expected.clip = open.codec.clip;
+    expected.momentum = open.codec.momentum;
+    expected.warm_up = open.codec.warm_up;
     if (open.codec != expected || open.chunk.type != type)
         return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",
                            spec(open.codec).c_str(), name(open.chunk.type), spec(expected).c_str(),

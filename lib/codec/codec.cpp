@@ -47,9 +47,29 @@ bool is_possible(const Codec &codec) {
     if (codec.skips_incomplete &&
         (!row.takes(SpecKey::skip_incomplete) || codec.bucket == Codec::whole_chunk))
         return false;
+    // These two may be zero.
+    const auto is_possible_up_to = [&row](SpecKey key, uint32_t value, uint32_t most) {
+        return value <= (row.takes(key) ? most : 0);
+    };
+    if (!is_possible_up_to(SpecKey::momentum, codec.momentum, whole_momentum - 1) ||
+        !is_possible_up_to(SpecKey::warmup, codec.warm_up, longest_warm_up))
+        return false;
     return are_possible_bits(row, codec.bits) && is_possible_bucket(row, codec.bucket) &&
            is_usual_or(SpecKey::clip, codec.clip, row.usual.clip, largest_clip) &&
            is_usual_or(SpecKey::ratio, codec.share, row.usual.share, whole_share);
+}
+
+Codec Codec::at_call(uint64_t call) const {
+    // Each stage keeps a quarter of what the one before keeps, as in Deep Gradient Compression (Lin
+    // and others, ICLR 2018).
+    const auto share_of = [](unsigned stage) { return whole_share >> (2 * stage + 2); };
+    Codec codec = *this;
+    if (call == 0 || call > warm_up) return codec;
+    unsigned stages = 0;
+    while (share_of(stages) > share) stages++;
+    const auto stage = static_cast<unsigned>((call - 1) * stages / warm_up);
+    if (stages != 0) codec.share = share_of(stage);
+    return codec;
 }
 
 // Returns the names of the collectives with owners, with "and" between them.
@@ -224,6 +244,8 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::levels, "levels", {"uniform", "exponential"}},
     {SpecKey::clip, "clip", {"0.001 to 1000"}},
     {SpecKey::ratio, "ratio", {"0.000001 to 1"}},
+    {SpecKey::momentum, "momentum", {"0 to 0.999"}},
+    {SpecKey::warmup, "warmup", {"0 to 1000000000"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
@@ -232,8 +254,9 @@ constexpr auto key_table = std::to_array<KeyRow>({
 });
 static_assert(is_in_order(key_table, &KeyRow::key));
 static_assert(most_code_bits == 8 && largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
-static_assert(whole_share == 1000 * 1000);
-constexpr unsigned clip_decimals = 3, ratio_decimals = 6;
+static_assert(whole_share == 1000 * 1000 && whole_momentum == 1000 &&
+              longest_warm_up == 1000000000);
+constexpr unsigned clip_decimals = 3, ratio_decimals = 6, momentum_decimals = 3;
 
 constexpr const KeyRow &row_of(SpecKey key) { return key_table[static_cast<size_t>(key)]; }
 
@@ -366,6 +389,20 @@ Done set_decimal(uint32_t &value, SpecKey key, std::string_view text, unsigned d
     return {};
 }
 
+Done set_momentum(Codec &codec, std::string_view text) {
+    const auto thousandths = parse_decimal(text, momentum_decimals);
+    if (!thousandths || *thousandths >= whole_momentum) return bad_value(SpecKey::momentum, text);
+    codec.momentum = static_cast<uint32_t>(*thousandths);
+    return {};
+}
+
+Done set_warm_up(Codec &codec, std::string_view text) {
+    const auto calls = parse_count(text);
+    if (!calls || *calls > longest_warm_up) return bad_value(SpecKey::warmup, text);
+    codec.warm_up = static_cast<uint32_t>(*calls);
+    return {};
+}
+
 Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
     case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
@@ -398,6 +435,8 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         return {};
     case SpecKey::clip: return set_decimal(codec.clip, key, text, clip_decimals, largest_clip);
     case SpecKey::ratio: return set_decimal(codec.share, key, text, ratio_decimals, whole_share);
+    case SpecKey::momentum: return set_momentum(codec, text);
+    case SpecKey::warmup: return set_warm_up(codec, text);
     case SpecKey::scale:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
@@ -504,6 +543,9 @@ std::string spec(const Codec &codec) {
     if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
+    if (codec.momentum != row->usual.momentum)
+        add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
+    if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
     if (codec.guard != 0) add(SpecKey::guard, guard_text(codec.guard));
     if (codec.owner != OwnerKeeps::decoded) add(SpecKey::owner, "exact");
     return text;

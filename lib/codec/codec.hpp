@@ -76,6 +76,7 @@ enum class CodecId : uint8_t {
     terngrad = 12,
     topk = 13,
     norm = 14,
+    dgc = 15,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -110,7 +111,10 @@ struct Codec {
     Levels levels = Levels::uniform;  // norm
     // terngrad: values are clipped at this many thousandths of their root mean square; others 0.
     uint32_t clip = 0;
-    uint32_t share = 0; // topk: millionths of a chunk's values that are kept; others 0
+    uint32_t share = 0; // topk, dgc: millionths of a chunk's values that are kept; others 0
+    // dgc: what a state keeps of a velocity at each call, in thousandths, and the number of calls
+    // of a state until the share is the final one. Never on the wire.
+    uint32_t momentum = 0, warm_up = 0;
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
@@ -133,6 +137,9 @@ struct Codec {
     bool has_whole_buckets() const;
     // Returns the codec without min, guard and owner, which say how calls use it.
     Codec without_use() const;
+    // Returns the codec of a state's call of this number, from 1 on: during the warm-up it keeps a
+    // larger share.
+    Codec at_call(uint64_t call) const;
     bool operator==(const Codec &) const = default;
 };
 
@@ -146,6 +153,7 @@ inline constexpr uint32_t mx_block_values = 32;
 inline constexpr uint8_t most_code_bits = 8;     // that the key bits may give
 inline constexpr uint32_t whole_share = 1000000; // all values of a chunk
 inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
+inline constexpr uint32_t whole_momentum = 1000, usual_momentum = 900, longest_warm_up = 1000000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
 
@@ -180,6 +188,8 @@ enum class SpecKey : uint8_t {
     levels,
     clip,
     ratio,
+    momentum,
+    warmup,
     nmse,
     most_bits,
     from,
@@ -278,6 +288,13 @@ inline constexpr Codec usual_terngrad = [] {
 inline constexpr Codec usual_topk = [] {
     Codec codec = usual_codec(CodecId::topk);
     codec.share = whole_share / 1000;
+    return codec;
+}();
+
+inline constexpr Codec usual_dgc = [] {
+    Codec codec = usual_topk;
+    codec.id = CodecId::dgc;
+    codec.momentum = usual_momentum;
     return codec;
 }();
 
@@ -397,6 +414,13 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
              key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::norm, SpecKey::levels}),
      .least_bits = 2,
      .scale_bytes = sizeof(float)},
+    {.id = CodecId::dgc,
+     .name = "dgc",
+     .kind = CodecKind::topk,
+     .usual = usual_dgc,
+     .keys = key_bits(
+         {SpecKey::ratio, SpecKey::momentum, SpecKey::warmup, SpecKey::min, SpecKey::owner}),
+     .is_sparse = true},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");

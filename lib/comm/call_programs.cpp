@@ -39,6 +39,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         std::bit_cast<uint64_t>(codec.guard),
         static_cast<uint64_t>(codec.owner),
         static_cast<uint64_t>(key.feedback),
+        uint64_t{key.momentum},
         key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
@@ -81,7 +82,31 @@ Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
                                   ? compile_guarded(key, plan)
                                   : compile_plan(key, plan, chunking_with(key.pieces, cut_)));
     program.notice = plan.notice;
+    QCCL_TRY(program.warm_up, make_warm_up(key));
     return std::make_shared<const Program>(std::move(program));
+}
+
+// The calls of a state find their stage by their number when they run: on a stream, in a graph and
+// where a call has been prepared no thread knows the number before.
+Result<std::vector<WarmUpStage>> ProgramCache::make_warm_up(const ProgramKey &key) const {
+    std::vector<WarmUpStage> stages;
+    if (key.feedback == Feedback::none) return stages;
+    for (uint64_t call = 1; call <= key.codec.warm_up;) {
+        const uint32_t share = key.codec.at_call(call).share;
+        // Binary search for the last call with this share: shares never grow.
+        uint64_t last = call, end = uint64_t{key.codec.warm_up} + 1;
+        while (end - last > 1) {
+            const uint64_t middle = last + (end - last) / 2;
+            (key.codec.at_call(middle).share == share ? last : end) = middle;
+        }
+        ProgramKey staged = key;
+        staged.codec.share = share;
+        staged.codec.warm_up = 0;
+        QCCL_TRY(const ProgramRef program, make(staged));
+        stages.push_back({last, program});
+        call = end;
+    }
+    return stages;
 }
 
 // Guarded calls use no eager slots: ranks learn of errors from headers, which eager slots do not
@@ -118,6 +143,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
                     .count = key.v.parts ? key.v.parts->common_total() : key.count,
                     .parts = key.v.parts,
                     .feedback = key.feedback,
+                    .momentum = key.momentum,
                     .spacing = key.spacing,
                     .team = team,
                     .algorithm = spec(plan.algorithm)};

@@ -54,6 +54,7 @@ struct ProgramKey {
     KeyParts v;           // of a v-form of the collective
     uint64_t spacing = 0; // from block to block of the caller's vectors; 0: they have no gaps
     Feedback feedback = Feedback::none;
+    uint32_t momentum = 0; // of the state
     Codec codec;
     Algorithm algorithm; // named by call, communicator or environment; empty: planned
     Pieces pieces;
@@ -96,6 +97,8 @@ private:
     Problem problem_of(const ProgramKey &key) const;
     Result<ProgramRef> make(const ProgramKey &key) const;
     Result<Program> compile_plan(const ProgramKey &key, const Plan &plan, Chunking cut) const;
+    // Compiles the programs of a codec's warm-up, for a call with a state.
+    Result<std::vector<WarmUpStage>> make_warm_up(const ProgramKey &key) const;
     // Also compiles the lossless program, which runs instead when the values lose too much.
     Result<Program> compile_guarded(const ProgramKey &key, const Plan &plan) const;
     void forget_oldest();
@@ -113,6 +116,7 @@ private:
 struct ConfigKey {
     uint64_t stride = 0;
     Feedback feedback = Feedback::none; // of the state
+    uint32_t momentum = 0;              // likewise
     const void *codec = nullptr;
     bool is_lossless = false;            // whatever codec a call would have
     std::array<uint64_t, 4> algorithm{}; // the name, padded with zeros

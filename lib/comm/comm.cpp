@@ -181,7 +181,7 @@ Done Comm::run_with_state(const ProgramRef &program, const Request &request,
     call.feedback = &use->feedback();
     if (stream.host) call.queued = queued_now();
     const auto run = [this, program, call, use] {
-        const Done done = execute(*program, call);
+        const Done done = execute(program->at_call(call.feedback->call), call);
         use->finish(done);
         return done;
     };
@@ -358,7 +358,7 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                     .feedback = use ? &use->feedback() : nullptr};
     const Done done = exception_boundary([&]() -> Done {
         if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
-        return execute(program, call);
+        return execute(use ? program.at_call(use->feedback().call) : program, call);
     });
     if (use) use->finish(done);
     sequencer_.finish(*number, false);

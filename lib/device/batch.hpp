@@ -1,9 +1,9 @@
 // What host and device share about GPU kernels: their names, the argument of a launch, and topk's
 // scratch memory. Identical on host and device. X(name) stands for each kernel. `fold` combines any
 // sources into values or codes. `encode` makes codes of one source of values. `measure` makes
-// scales before either. `keep_error` adds the difference of two sources to its sink. The launches
-// of topk follow each other, behind one that clears their sums. The last part of a name is the
-// accumulator's type.
+// scales before either. `keep_error` adds the difference of two sources to its sink, and
+// `add_velocity` a velocity. The launches of topk follow each other, behind one that clears their
+// sums. The last part of a name is the accumulator's type.
 //
 // A Batch is the argument of one launch: plain data, passed by value. KernelLauncher fills batches
 // and the kernels read them.
@@ -97,7 +97,9 @@
     X(topk_write_double)                                                                           \
     X(gpu_barrier)                                                                                 \
     X(keep_error_float)                                                                            \
-    X(keep_error_double)
+    X(keep_error_double)                                                                           \
+    X(add_velocity_float)                                                                          \
+    X(add_velocity_double)
 
 namespace qccl {
 
@@ -180,7 +182,9 @@ struct Batch {
 
     uint32_t tensors = 0;
     RedOp op = RedOp::sum;
-    uint32_t divisor = 1; // divides the result, for avg; keep_error: multiplies the error
+    // Divides the result, for avg; keep_error: multiplies the error; add_velocity: the momentum in
+    // thousandths.
+    uint32_t divisor = 1;
     // Device memory with a call number that changes between replays of one launch. The kernel adds
     // it to the noise's call number. Null: nothing is added.
     const uint64_t *call = nullptr;

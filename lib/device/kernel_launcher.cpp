@@ -162,6 +162,7 @@ constexpr CodecKernels codec_kernels[] = {
      {encode_norm_float, encode_norm_double},
      {{measure_norm_float, measure_norm_double}}},
     {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
+    {CodecId::dgc, {}, {topk_write_float, topk_write_double}, {}},
 };
 constexpr const CodecKernels *find_kernels(CodecId codec) {
     const auto *const found = std::ranges::find(codec_kernels, codec, &CodecKernels::codec);
@@ -401,12 +402,23 @@ Done KernelLauncher::divide(DataType accumulator_type, void *accumulator, size_t
 }
 
 Done KernelLauncher::keep_error(DataType accumulator_type, void *residual, const void *values,
-                                const void *decoded, size_t count, uint32_t factor) {
+                                const void *decoded, size_t count, uint32_t factor,
+                                void *velocity) {
     if (count == 0) return {};
     const bool is_wide = accumulator_type == DataType::float64;
+    const std::array sources{plain(accumulator_type, values), plain(accumulator_type, decoded),
+                             plain(accumulator_type, velocity)};
     return add({is_wide ? keep_error_double : keep_error_float, RedOp::sum, factor}, count, {},
-               plain(accumulator_type, residual),
-               {plain(accumulator_type, values), plain(accumulator_type, decoded)});
+               plain(accumulator_type, residual), std::span(sources).first(velocity ? 3 : 2));
+}
+
+Done KernelLauncher::add_velocity(DataType accumulator_type, void *values, void *velocity,
+                                  const void *before, size_t count, uint32_t momentum) {
+    if (count == 0) return {};
+    const bool is_wide = accumulator_type == DataType::float64;
+    return add({is_wide ? add_velocity_double : add_velocity_float, RedOp::sum, momentum}, count,
+               {}, plain(accumulator_type, values),
+               {plain(accumulator_type, before), plain(accumulator_type, velocity)});
 }
 
 Done KernelLauncher::clear(std::byte *memory, size_t words) {

@@ -93,7 +93,9 @@ public:
     Done copy(DataType out, void *dst, DataType in, const void *src, size_t count);
     Done divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
     Done keep_error(DataType accumulator_type, void *residual, const void *values,
-                    const void *decoded, size_t count, uint32_t factor);
+                    const void *decoded, size_t count, uint32_t factor, void *velocity);
+    Done add_velocity(DataType accumulator_type, void *values, void *velocity, const void *before,
+                      size_t count, uint32_t momentum);
     // Zeroes `words` words of 64 bits.
     Done clear(std::byte *memory, size_t words);
 

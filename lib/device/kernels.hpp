@@ -57,10 +57,15 @@ struct Kernels {
     void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
     // accumulator /= ranks, for avg: true division; integers truncate toward zero.
     void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
-    // residual += (value - decoded) * factor; a residual that is not finite becomes 0. All have the
-    // accumulator's type, which is float32 or float64.
+    // residual += (value - decoded) * factor; a residual that is not finite becomes 0. A velocity,
+    // unless it is null, becomes 0 where decoded is not. All have the accumulator's type, which is
+    // float32 or float64.
     void (*keep_error)(DataType accumulator_type, void *residual, const void *values,
-                       const void *decoded, size_t count, uint32_t factor);
+                       const void *decoded, size_t count, uint32_t factor, void *velocity);
+    // value += before * momentum, which is in thousandths. The velocity is the new value where it
+    // is finite, else 0. All have the accumulator's type, as above.
+    void (*add_velocity)(DataType accumulator_type, void *values, void *velocity,
+                         const void *before, size_t count, uint32_t momentum);
 };
 
 } // namespace qccl

@@ -137,6 +137,7 @@ NEVER_CHANGES(offsetof(qcclStateConfig_t, magic), 8);
 NEVER_CHANGES(offsetof(qcclStateConfig_t, version), 12);
 NEVER_CHANGES(offsetof(qcclStateConfig_t, seed), 16);
 NEVER_CHANGES(offsetof(qcclStateConfig_t, feedback), 24);
+NEVER_CHANGES(offsetof(qcclStateConfig_t, momentum), 28);
 
 NEVER_CHANGES(sizeof(qcclCommStats_t), 128);
 NEVER_CHANGES(offsetof(qcclCommStats_t, size), 0);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ranks = 4, features = 512, rows = 256, steps = 400, middle = 137 };
+enum { ranks = 4, features = 512, rows = 256, middle = 137 };
 
 /* The rows of one rank, and what the model should say of each. */
 typedef struct {
@@ -17,7 +17,7 @@ typedef struct {
 typedef struct {
     const char *codec; /* NULL: lossless */
     int has_state, stops;
-    float rate;
+    float rate, momentum;
     /* By rank. */
     float weights[ranks][features];
     double loss[ranks];
@@ -95,14 +95,19 @@ static qcclResult_t step_on(training_t *t, int rank, qcclComm_t comm,
                             const qcclCollConfig_t *config)
 {
     float *const weights = t->weights[rank];
-    float gradient[features];
+    float gradient[features], velocity[features] = {0};
+    /* A state has the momentum of its codec, and otherwise it is the optimiser's. */
+    const float momentum = t->has_state ? 0 : t->momentum;
     qcclResult_t done = qcclSuccess;
     int step, j;
     for (step = t->from; step < t->to && done == qcclSuccess; step++) {
         look(rank, weights, gradient);
         done = qcclAllReduceConfig(gradient, gradient, features, qcclFloat32, qcclAvg, comm, NULL,
                                    config);
-        for (j = 0; j < features; j++) weights[j] -= t->rate * gradient[j];
+        for (j = 0; j < features; j++) {
+            velocity[j] = momentum * velocity[j] + gradient[j];
+            weights[j] -= t->rate * velocity[j];
+        }
     }
     return done;
 }
@@ -116,6 +121,7 @@ static qcclResult_t train_part(int rank, qcclComm_t comm, void *context)
     float sum = 0, part;
     config.algorithm = "direct";
     settings.seed = 11;
+    settings.momentum = t->momentum;
     if (t->codec) done = qcclCodecCreate(&config.codec, t->codec);
     if (t->has_state && done == qcclSuccess)
         done = qcclStateCreate(&config.state, comm, features, qcclFloat32, &settings);
@@ -144,19 +150,26 @@ static void train_in_new_world(training_t *t)
     end_world(&world);
 }
 
-static training_t *train(const char *codec, int has_state, int stops, float rate)
+typedef struct {
+    const char *codec;
+    float rate, momentum;
+    int steps;
+} trained_t;
+
+static training_t *train(const trained_t *trained, const char *codec, int has_state, int stops)
 {
     training_t *const t = calloc(1, sizeof *t);
     int rank;
     t->codec = codec;
     t->has_state = has_state;
     t->stops = stops;
-    t->rate = rate;
-    t->to = stops ? middle : steps;
+    t->rate = trained->rate;
+    t->momentum = trained->momentum;
+    t->to = stops ? middle : trained->steps;
     train_in_new_world(t);
     if (stops) {
         t->from = middle;
-        t->to = steps;
+        t->to = trained->steps;
         train_in_new_world(t);
     }
     for (rank = 0; rank < ranks; rank++) {
@@ -166,16 +179,15 @@ static training_t *train(const char *codec, int has_state, int stops, float rate
     return t;
 }
 
-typedef struct {
-    const char *codec;
-    float rate;
-} trained_t;
-
 static const trained_t trained[] = {
-    {"onebit:min=0", 0.05f},
-    {"terngrad:clip=1.5,min=0", 0.05f}, /* without clip it loses more than it is given */
-    {"topk:ratio=0.01,min=0", 0.05f},
-    {"int2:min=0", 0.05f},
+    {"onebit:min=0", 0.05f, 0, 400},
+    {"terngrad:clip=1.5,min=0", 0.05f, 0, 400}, /* without clip it loses more than it is given */
+    {"topk:ratio=0.01,min=0", 0.05f, 0, 400},
+    {"int2:min=0", 0.05f, 0, 400},
+    /* What is sent loses its momentum, so much momentum takes more steps to make no difference. */
+    {"dgc:ratio=0.01,momentum=0.5,min=0", 0.03f, 0.5f, 400},
+    {"dgc:ratio=0.01,momentum=0.7,warmup=200,min=0", 0.03f, 0.7f, 1200}, /* stops in its warm-up */
+    {"dgc:ratio=0.02,min=0", 0.01f, 0.9f, 1400},
 };
 
 static void coarse_codecs_train_with_a_state(void **state)
@@ -183,10 +195,11 @@ static void coarse_codecs_train_with_a_state(void **state)
     size_t i;
     (void)state;
     for (i = 0; i < sizeof trained / sizeof *trained; i++) {
-        training_t *const exact = train(NULL, 0, 0, trained[i].rate);
-        training_t *const with = train(trained[i].codec, 1, 0, trained[i].rate);
-        training_t *const without = train(trained[i].codec, 0, 0, trained[i].rate);
-        print_message("%-24s loss %.4f lossless, %.4f with a state, %.4f without\n",
+        const trained_t *const now = &trained[i];
+        training_t *const exact = train(now, NULL, 0, 0);
+        training_t *const with = train(now, now->codec, 1, 0);
+        training_t *const without = train(now, now->codec, 0, 0);
+        print_message("%-46s loss %.4f lossless, %.4f with a state, %.4f without\n",
                       trained[i].codec, exact->loss[0], with->loss[0], without->loss[0]);
         assert_true(with->loss[0] < 1.05 * exact->loss[0]);
         assert_true(without->loss[0] > 1.1 * exact->loss[0]);
@@ -201,8 +214,11 @@ static void a_run_that_stops_ends_with_the_bits_of_one_that_does_not(void **stat
     size_t i;
     (void)state;
     for (i = 0; i < sizeof trained / sizeof *trained; i++) {
-        training_t *const whole = train(trained[i].codec, 1, 0, trained[i].rate);
-        training_t *const parts = train(trained[i].codec, 1, 1, trained[i].rate);
+        trained_t now = trained[i];
+        training_t *whole, *parts;
+        now.steps = 2 * middle;
+        whole = train(&now, now.codec, 1, 0);
+        parts = train(&now, now.codec, 1, 1);
         assert_memory_equal(whole->weights, parts->weights, sizeof whole->weights);
         free(whole);
         free(parts);

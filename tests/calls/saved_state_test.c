@@ -146,22 +146,6 @@ static void saved_bytes_never_change(void **state)
     free(bytes);
 }
 
-/* Makes the checksum right again, whatever else is changed. */
-static void seal(unsigned char *bytes, size_t size)
-{
-    enum { place = 52 };
-    uint32_t crc = 0xFFFFFFFF;
-    size_t i;
-    int bit;
-    memset(bytes + place, 0, sizeof crc);
-    for (i = 0; i < size; i++) {
-        crc ^= bytes[i];
-        for (bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
-    }
-    crc = ~crc;
-    memcpy(bytes + place, &crc, sizeof crc);
-}
-
 static void what_no_library_writes_is_damaged(void **state)
 {
     static const struct {

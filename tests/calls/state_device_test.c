@@ -74,6 +74,12 @@ static qcclResult_t sum(const run_t *run, const void *send, void *recv, qcclComm
                                &config);
 }
 
+/* The codec dgc has a momentum, and its state a velocity. */
+static float momentum_of(const tested_t *c)
+{
+    return c->codec && strncmp(c->codec, "dgc", 3) == 0 ? 0.9f : 0;
+}
+
 static qcclResult_t run_calls(int rank, qcclComm_t comm, void *context)
 {
     run_t *const run = context;
@@ -86,6 +92,7 @@ static qcclResult_t run_calls(int rank, qcclComm_t comm, void *context)
     qcclResult_t done;
     int call;
     config.seed = 7;
+    config.momentum = momentum_of(c);
     done = qcclStateCreate(&state, comm, n, c->type, &config);
     for (call = 0; call < calls && done == qcclSuccess; call++) {
         fill(run, rank, call, send, n);
@@ -112,7 +119,7 @@ static run_t prepare(const tested_t *tested, int is_on_gpus)
     const size_t n = tested->scatters ? size * tested->count : tested->count;
     int rank;
     run.result_bytes = tested->count * bytes_of(tested->type);
-    run.state_bytes = 64 + n * wide_bytes(tested->type);
+    run.state_bytes = 64 + n * wide_bytes(tested->type) * (momentum_of(tested) != 0 ? 2 : 1);
     for (rank = 0; rank < size; rank++) {
         run.results[rank] = calloc(1, calls * run.result_bytes + 1);
         run.states[rank] = calloc(1, run.state_bytes);
@@ -159,7 +166,7 @@ static void gpus_leave_the_states_of_the_host(void **state)
 {
     static const char *const codecs[] = {NULL,       "fp8e4m3",         "int4:min=0",
                                          "onebit",   "topk:ratio=0.01", "int2:round=stochastic",
-                                         "terngrad", "minmax:bits=3"};
+                                         "terngrad", "minmax:bits=3",   "dgc:ratio=0.01,warmup=2"};
     static const char *const algorithms[] = {"direct", "ring", "oneshot", "halving"};
     static const size_t counts[] = {1, 1000, 4097, most};
     static const qcclDataType_t types[] = {qcclFloat32, qcclBfloat16, qcclFloat64};

@@ -83,6 +83,9 @@ static void shortest_specs_lead_back() {
           "topk:min=5,ratio=0.000001",
           "topk:ratio=1",
           "topk:min=5,owner=exact",
+          "dgc",
+          "dgc:min=5,ratio=0.25,momentum=0,warmup=1000000000,owner=exact",
+          "dgc:momentum=0.999",
           "fp16:owner=exact",
           "int8:min=0,guard=nmse:0.001,owner=exact",
           "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
@@ -143,10 +146,10 @@ static void strange_budgets_are_refused() {
 static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
                              " int4", "none4", "fp8", "topK", ":", "int4;"})
-        check_refused(text,
-                      "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
-                      "int4, int3, int2, minmax, "
-                      "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, auto");
+        check_refused(
+            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+                  "int4, int3, int2, minmax, "
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -201,6 +204,12 @@ static void strange_values_are_refused() {
         check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
     for (const char *value : {"", "0", "1.000001", "0.0000001", "2", "-0.1", "1e-3"})
         check_refused(std::string("topk:ratio=") + value, "possible is 0.000001 to 1");
+    for (const char *value : {"", "1", "-0.1", "0.9999", "1.0", "0.", ".9", "nan"})
+        check_refused(std::string("dgc:momentum=") + value, "possible is 0 to 0.999");
+    for (const char *value : {"", "-1", "1000000001", "0.5", "1e3"})
+        check_refused(std::string("dgc:warmup=") + value, "possible is 0 to 1000000000");
+    check_refused("topk:momentum=0.9", "possible are min, ratio, owner");
+    check_refused("dgc:guard=nmse:0.1", "possible are min, ratio, momentum, warmup, owner");
     for (const char *value : {"", "1e-3", "nmse", "nmse:", "nmse:0", "nmse:1", "nmse:-0.1",
                               "nmse:nan", "nmse:0.1x", "nmse=0.1", "NMSE:0.1", "bits:4"})
         check_refused(std::string("int4:guard=") + value, "as nmse:1e-3");
@@ -367,6 +376,38 @@ static void possible_is_what_a_spec_can_say() {
     CHECK(!is_possible(codec));
 }
 
+static void momentum_and_warm_up_are_of_dgc() {
+    Codec codec = parsed("topk");
+    codec.momentum = 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("topk");
+    codec.warm_up = 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("dgc");
+    codec.momentum = whole_momentum;
+    CHECK(!is_possible(codec));
+    codec.momentum = 0;
+    CHECK(is_possible(codec));
+}
+
+// Shares of the calls of a state: from a quarter down in equal stages, and then the final one.
+static void warm_up_keeps_fewer_values_from_stage_to_stage() {
+    const Codec codec = parsed("dgc:ratio=0.001,warmup=10"); // of four stages
+    const uint32_t shares[] = {250000, 250000, 250000, 62500, 62500, 15625,
+                               15625,  15625,  3906,   3906,  1000,  1000};
+    for (uint64_t call = 1; call <= std::size(shares); call++) {
+        CHECK_EQ(codec.at_call(call).share, shares[call - 1]);
+        CHECK_EQ(codec.at_call(call).momentum, usual_momentum);
+    }
+    CHECK(codec.at_call(0) == codec && codec.at_call(uint64_t{1} << 60) == codec);
+    for (const char *text : {"dgc:ratio=0.25,warmup=9", "dgc:ratio=1,warmup=9", "dgc:warmup=0"})
+        CHECK(parsed(text).at_call(1) == parsed(text));
+    const Codec longest = parsed("dgc:ratio=0.000001,warmup=1000000000");
+    CHECK_EQ(longest.at_call(1).share, 250000U);
+    CHECK_EQ(longest.at_call(1000000000).share, 3U);
+    CHECK_EQ(longest.at_call(1000000001).share, 1U);
+}
+
 // The anchors come from a simulation with other code. reference_test compares the reference with
 // them.
 static void errors_are_predicted() {
@@ -401,6 +442,9 @@ static void errors_are_predicted() {
                3.82e-2));
     CHECK_EQ(unit_nmse(parsed("norm:bucket=1"), DataType::float32), 0.0);
     CHECK_EQ(parsed("topk").share, 1000U);
+    CHECK_EQ(unit_nmse(parsed("dgc:ratio=0.1"), DataType::float32),
+             unit_nmse(parsed("topk:ratio=0.1"), DataType::float32));
+    CHECK_EQ(spec(parsed("dgc:momentum=0.900,warmup=0")), "dgc");
     CHECK_EQ(parsed("terngrad").clip, 2500U);
     CHECK_EQ(spec(parsed("terngrad:clip=2.500")), "terngrad");
     CHECK_EQ(spec(parsed("terngrad:clip=1000")), "terngrad:clip=1000");
@@ -431,6 +475,8 @@ int main() {
         QTEST(combinations_are_checked),
         QTEST(owners_are_of_calls_that_have_them),
         QTEST(possible_is_what_a_spec_can_say),
+        QTEST(momentum_and_warm_up_are_of_dgc),
+        QTEST(warm_up_keeps_fewer_values_from_stage_to_stage),
         QTEST(errors_are_predicted),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

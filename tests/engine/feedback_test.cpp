@@ -30,6 +30,7 @@ constexpr const char *lossy_codecs[] = {"none",
                                         "norm:bits=4,bucket=100,round=nearest",
                                         "norm:bits=5,norm=linf,levels=exponential",
                                         "topk:ratio=0.01",
+                                        "dgc:ratio=0.02",
                                         "minmax:bits=2,bucket=all",
                                         "minmax:bits=5,bucket=100,skip_incomplete=1"};
 constexpr uint64_t value_counts[] = {0, 1, 33, 1000, 4097, 20011};
@@ -37,6 +38,9 @@ constexpr uint64_t value_counts[] = {0, 1, 33, 1000, 4097, 20011};
 struct Case {
     TwinCall call;
     Feedback feedback = Feedback::all;
+
+    // A state of the codec has its momentum.
+    uint32_t momentum() const { return call.codec.momentum; }
 };
 
 // Ranks of a hierarchy are on hosts of two; other algorithms have all ranks in one place.
@@ -131,31 +135,44 @@ void check_states(Cluster &cluster, Case tested, golden::Kind kind, bool in_plac
     const auto cuts = cuts_of(call.algorithm == "oneshot", has_hosts);
     std::vector<TwinStates> expected;
     std::vector<Bytes> owed(call.ranks, Bytes(bytes));
+    std::vector<TwinVelocities> velocities;
+    TwinVelocities velocity{tested.momentum(), owed};
     for (int nth = 1; nth <= calls; nth++) {
         call.number = static_cast<uint64_t>(nth);
-        const auto sums_of_both = with_residuals(call, inputs, owed);
+        const auto sums_of_both = with_residuals(call, inputs, owed, velocity);
         expected.push_back(state_twin(call, sums_of_both, tested.feedback));
         check_twin(call, sums_of_both, expected.back().outputs);
         owed = expected.back().residuals;
+        velocity.mask(call, expected.back());
+        velocities.push_back(velocity);
     }
+    const size_t behind = velocity.momentum != 0 ? bytes : 0;
     cluster.on_each([&](uint32_t rank) {
         TwinCall mine = call;
         mine.number = made;
         for (size_t cut = 0; cut < cuts.size(); cut++) {
             const auto program = compile_for(mine, rank, cuts[cut], tested.feedback);
             CHECK_OK(program);
-            Bytes before(bytes), after(bytes, std::byte{0x5A});
+            Bytes before(bytes + behind), after(bytes + behind, std::byte{0x5A});
             for (int nth = 1; nth <= calls; nth++) {
                 mine.number++;
                 const CallFeedback feedback{.owed = before.data(),
                                             .residual = after.data(),
-                                            .call = static_cast<uint64_t>(nth)};
+                                            .call = static_cast<uint64_t>(nth),
+                                            .momentum = velocity.momentum,
+                                            .velocity = behind};
                 const auto output =
                     cluster.run(rank, mine, *program, inputs[rank], in_place, &feedback);
                 CHECK_OK(output);
                 const TwinStates &want = expected[static_cast<size_t>(nth) - 1];
                 check_bytes(tested, *output, want.outputs[rank], "result", cut, rank, nth);
-                check_bytes(tested, after, want.residuals[rank], "residual", cut, rank, nth);
+                const auto end = after.begin() + static_cast<long>(bytes);
+                check_bytes(tested, Bytes(after.begin(), end), want.residuals[rank], "residual",
+                            cut, rank, nth);
+                if (behind != 0)
+                    check_bytes(tested, Bytes(end, after.end()),
+                                velocities[static_cast<size_t>(nth) - 1].values[rank], "velocity",
+                                cut, rank, nth);
                 std::swap(before, after);
             }
         }
@@ -197,7 +214,7 @@ void hosts_make_no_difference() {
     const std::vector<uint32_t> hosts{0, 0, 1, 1, 2};
     Cluster cluster(5, on_hosts(hosts));
     uint64_t made = 0;
-    for (const char *codec : {"int4", "terngrad", "topk:ratio=0.01"})
+    for (const char *codec : {"int4", "terngrad", "topk:ratio=0.01", "dgc:ratio=0.01"})
         for (const char *algorithm : {"ring", "direct", "oneshot", "tree", "hierarchy"}) {
             const TwinCall call{.algorithm = algorithm,
                                 .op = RedOp::avg,

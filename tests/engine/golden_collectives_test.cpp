@@ -104,7 +104,8 @@ constexpr const char *codecs[] = {"none",
                                   "int12",
                                   "int10:block=16",
                                   "mxfp6e2m3",
-                                  "norm:bits=4,bucket=64"};
+                                  "norm:bits=4,bucket=64",
+                                  "dgc:ratio=0.05"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -43,13 +43,29 @@ void keep_errors(Bytes &residual, uint64_t at, const Bytes &values, const Bytes 
     }
 }
 
+// Replaces each value by the next velocity, and keeps those that are finite.
+template <class T> void add_velocities(Bytes &sums, Bytes &velocities, uint32_t thousandths) {
+    const T momentum = static_cast<T>(thousandths) / 1000;
+    for (size_t at = 0; at < sums.size(); at += sizeof(T)) {
+        T value, velocity;
+        std::memcpy(&value, sums.data() + at, sizeof(T));
+        std::memcpy(&velocity, velocities.data() + at, sizeof(T));
+        const T slower = velocity * momentum;
+        value = slower + value;
+        std::memcpy(sums.data() + at, &value, sizeof(T));
+        if (!std::isfinite(value)) value = 0;
+        std::memcpy(velocities.data() + at, &value, sizeof(T));
+    }
+}
+
 class RankRun {
 public:
     RankRun(const TwinCall &call, uint32_t rank, const Schedule &placed, const Layout &layout,
             const Bytes &input, Feedback feedback)
         : call_(call), rank_(rank), steps_(placed.steps), layout_(layout), input_(input),
           feedback_(feedback), sums_(placed.chunks), wires_(placed.wires),
-          output_(recv_count(call, rank) * type_bytes(call.type)), residual_(input.size()) {}
+          output_(recv_count(call, rank) * type_bytes(call.type)), residual_(input.size()),
+          sent_(input.size() / type_bytes(sum_type())) {}
 
     // Runs steps as far as messages have come. Returns whether it has run any.
     bool advance(Messages &messages) {
@@ -72,6 +88,7 @@ public:
     bool has_ended() const { return next_ == steps_.size(); }
     Bytes &output() { return output_; }
     Bytes &residual() { return residual_; }
+    std::vector<bool> &sent() { return sent_; }
 
 private:
     DataType sum_type() const { return accumulator_of(call_.type); }
@@ -163,6 +180,8 @@ private:
         if (feedback_ == Feedback::none || (feedback_ == Feedback::first && is_complete)) return;
         const uint32_t factor = is_complete && call_.op == RedOp::avg ? call_.ranks : 1;
         const Bytes got = decoded(step, step.dst, sum_type());
+        for (size_t i = 0; i < range.count; i++)
+            if (load_float(sum_type(), got.data(), i) != 0) sent_[range.index + i] = true;
         if (sum_type() == DataType::float64)
             keep_errors<double>(residual_, range.index, values, got, factor);
         else
@@ -179,6 +198,7 @@ private:
     std::vector<Bytes> sums_;  // by chunk
     std::vector<Bytes> wires_; // payloads
     Bytes output_, residual_;
+    std::vector<bool> sent_;
 };
 
 } // namespace
@@ -194,6 +214,35 @@ std::vector<Bytes> with_residuals(const TwinCall &call, const std::vector<Bytes>
         kernels().reduce(RedOp::sum, sum_type, sum.data(), sum_type, residuals[rank].data(), count);
     }
     return sums;
+}
+
+std::vector<Bytes> with_residuals(const TwinCall &call, const std::vector<Bytes> &inputs,
+                                  const std::vector<Bytes> &residuals, TwinVelocities &velocities) {
+    if (velocities.momentum == 0) return with_residuals(call, inputs, residuals);
+    const DataType sum_type = accumulator_of(call.type);
+    TwinCall wide = call;
+    wide.type = sum_type;
+    std::vector<Bytes> values;
+    for (size_t rank = 0; rank < inputs.size(); rank++) {
+        const size_t count = inputs[rank].size() / type_bytes(call.type);
+        Bytes &sum = values.emplace_back(count * type_bytes(sum_type));
+        kernels().copy(sum_type, sum.data(), call.type, inputs[rank].data(), count, false);
+        if (sum_type == DataType::float64)
+            add_velocities<double>(sum, velocities.values[rank], velocities.momentum);
+        else
+            add_velocities<float>(sum, velocities.values[rank], velocities.momentum);
+    }
+    return with_residuals(wide, values, residuals);
+}
+
+void TwinVelocities::mask(const TwinCall &call, const TwinStates &states) {
+    if (momentum == 0) return;
+    const auto bytes = static_cast<long>(type_bytes(accumulator_of(call.type)));
+    for (size_t rank = 0; rank < values.size(); rank++)
+        for (size_t i = 0; i < states.sent[rank].size(); i++)
+            if (states.sent[rank][i])
+                std::fill_n(values[rank].begin() + static_cast<long>(i) * bytes, bytes,
+                            std::byte{0});
 }
 
 TwinStates state_twin(const TwinCall &call, const std::vector<Bytes> &inputs, Feedback feedback) {
@@ -224,6 +273,7 @@ TwinStates state_twin(const TwinCall &call, const std::vector<Bytes> &inputs, Fe
         CHECK(run.has_ended());
         states.outputs.push_back(std::move(run.output()));
         states.residuals.push_back(std::move(run.residual()));
+        states.sent.push_back(std::move(run.sent()));
     }
     return states;
 }

@@ -65,7 +65,8 @@ class Beforehand(unittest.TestCase):
         for codec in ("none", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int12", "int10", "int8", "int6", "int5", "int4", "int3", "int2",
                       "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "norm"):
             self.assertAlmostEqual(vectors.bits_of(codec), 8 * tool.payload_bytes(codec, count, 4) / count, places=9)
-        self.assertAlmostEqual(vectors.bits_of("topk"), 8 * tool.payload_bytes("topk", count, 4) / count, places=3)
+        for codec in ("topk", "dgc"):
+            self.assertAlmostEqual(vectors.bits_of(codec), 8 * tool.payload_bytes(codec, count, 4) / count, places=3)
         self.assertEqual(vectors.bits_of("int4:block=64,round=stochastic"), 4.25)
         self.assertEqual(vectors.bits_of("minmax:bits=4,bucket=1024"), 4.0625)
         self.assertEqual(vectors.bits_of("norm:bits=4,bucket=64,norm=linf"), 4.5)

@@ -27,7 +27,7 @@ std::vector<Codec> codecs() {
                               {.id = CodecId::fp8e5m2}};
     for (const char *text :
          {"onebit", "onebit:bucket=64", "onebit:bucket=7", "terngrad", "terngrad:bucket=7", "topk",
-          "topk:ratio=0.3", "fp16:round=stochastic", "bf16:round=stochastic",
+          "topk:ratio=0.3", "dgc:ratio=0.2", "fp16:round=stochastic", "bf16:round=stochastic",
           "fp8e4m3:round=stochastic", "fp8e5m2:round=stochastic"})
         all.push_back(*parse_codec(text));
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
@@ -310,12 +310,41 @@ static void kept_errors_agree() {
                     fill(values, Pattern::gauss, type, decoded.data(), count);
                     Buffer want = residual;
                     scalar_kernels().keep_error(type, want.data(), given.data(), decoded.data(),
-                                                count, factor);
+                                                count, factor, nullptr);
                     for (const TestedKernels &tier : tested_kernels()) {
                         Buffer got = residual;
                         tier->keep_error(type, got.data(), given.data(), decoded.data(), count,
-                                         factor);
+                                         factor, nullptr);
                         CHECK(same(got, want));
+                    }
+                }
+}
+
+static void velocities_are_the_references() {
+    Values values(27);
+    for (const DataType type : {DataType::float32, DataType::float64})
+        for (const uint32_t momentum : {1U, 500U, 900U, 999U})
+            for (const size_t count : std::initializer_list<size_t>{0, 1, 9, 64, 1001})
+                for (const Pattern pattern : {Pattern::gauss, Pattern::special, Pattern::huge}) {
+                    const size_t bytes = count * type_bytes(type);
+                    Buffer before(bytes, values.pick(64)), given(bytes, values.pick(64)),
+                        decoded(bytes, values.pick(64)), residual(bytes, values.pick(64));
+                    fill(values, pattern, type, before.data(), count);
+                    fill(values, pattern, type, given.data(), count);
+                    fill(values, Pattern::special, type, decoded.data(), count);
+                    Buffer sums = given, next = before, kept = residual;
+                    const auto run = [&](const Kernels &kernels, Buffer &sum, Buffer &velocity,
+                                         Buffer &error) {
+                        kernels.add_velocity(type, sum.data(), velocity.data(), before.data(),
+                                             count, momentum);
+                        kernels.keep_error(type, error.data(), sum.data(), decoded.data(), count, 3,
+                                           velocity.data());
+                    };
+                    run(scalar_kernels(), sums, next, kept);
+                    for (const TestedKernels &tier : tested_kernels()) {
+                        Buffer sum = given, velocity = before, error = residual;
+                        run(*tier.kernels, sum, velocity, error);
+                        CHECK(same(sum, sums) && same(velocity, next) && same(error, kept));
                     }
                 }
 }
@@ -397,6 +426,7 @@ int main() {
         QTEST(reductions_agree),
         QTEST(divisions_agree),
         QTEST(kept_errors_agree),
+        QTEST(velocities_are_the_references),
         QTEST(codecs_agree),
         QTEST(long_buckets_agree),
         QTEST(codes_that_no_encoder_writes_agree),

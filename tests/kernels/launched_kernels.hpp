@@ -125,11 +125,29 @@ template <class Gpu> class LaunchedKernels {
         });
     }
     static void keep_error(DataType type, void *residual, const void *values, const void *decoded,
-                           size_t count, uint32_t factor) {
+                           size_t count, uint32_t factor, void *velocity) {
         Lent kept = written(residual, type, count), given = read(values, type, count),
              got = read(decoded, type, count);
+        if (!velocity) {
+            run([&](KernelLauncher &launcher) {
+                return launcher.keep_error(type, kept.data(), given.data(), got.data(), count,
+                                           factor, nullptr);
+            });
+            return;
+        }
+        Lent masked = written(velocity, type, count);
         run([&](KernelLauncher &launcher) {
-            return launcher.keep_error(type, kept.data(), given.data(), got.data(), count, factor);
+            return launcher.keep_error(type, kept.data(), given.data(), got.data(), count, factor,
+                                       masked.data());
+        });
+    }
+    static void add_velocity(DataType type, void *values, void *velocity, const void *before,
+                             size_t count, uint32_t momentum) {
+        Lent sums = written(values, type, count), next = written(velocity, type, count),
+             last = read(before, type, count);
+        run([&](KernelLauncher &launcher) {
+            return launcher.add_velocity(type, sums.data(), next.data(), last.data(), count,
+                                         momentum);
         });
     }
 
@@ -141,5 +159,6 @@ public:
                                            .reduce = reduce,
                                            .copy = copy,
                                            .divide = divide,
-                                           .keep_error = keep_error};
+                                           .keep_error = keep_error,
+                                           .add_velocity = add_velocity};
 };

@@ -319,18 +319,38 @@ static void kept_errors_are_finite_sums() {
     float residual[] = {0.5F, 1, 2, 3, largest, 0x1p24F};
     const float given[] = {3, nan, infinite, 1, largest, 1};
     const float decoded[] = {1, 1, 1, nan, 0, 0.5F};
-    kernels.keep_error(DataType::float32, residual, given, decoded, 6, 4);
+    kernels.keep_error(DataType::float32, residual, given, decoded, 6, 4, nullptr);
     const float wanted[] = {8.5F, 0, 0, 0, 0, 0x1p24F + 2};
     for (size_t i = 0; i < 6; i++) CHECK_EQ(residual[i], wanted[i]);
     // The difference is rounded to 1.
     float small = 0;
     const float one = 1, tiny = -0x1p-30F;
-    kernels.keep_error(DataType::float32, &small, &one, &tiny, 1, 1);
+    kernels.keep_error(DataType::float32, &small, &one, &tiny, 1, 1, nullptr);
     CHECK_EQ(small, 1.0F);
     double wide = 1;
     const double value = 1, less = -0x1p-40;
-    kernels.keep_error(DataType::float64, &wide, &value, &less, 1, 3);
+    kernels.keep_error(DataType::float64, &wide, &value, &less, 1, 3, nullptr);
     CHECK_EQ(wide, 4 + 3 * 0x1p-40);
+}
+
+// A velocity is rounded after each operation; it ends where a value was sent, and never stays
+// infinite.
+static void velocities_are_masked_and_finite() {
+    const float largest = 0x1.FFFFFEp127F;
+    float values[] = {1, 1, infinite, largest, -0.0F}, next[5];
+    const float before[] = {2, 0x1p-30F, 1, largest, -0.0F};
+    kernels.add_velocity(DataType::float32, values, next, before, 5, 900);
+    const float wanted[] = {1 + 2 * (900.0F / 1000), 1, infinite, infinite, 0},
+                kept[] = {wanted[0], 1, 0, 0, 0};
+    for (size_t i = 0; i < 5; i++) {
+        CHECK_EQ(values[i], wanted[i]);
+        CHECK_EQ(next[i], kept[i]);
+    }
+    float residual[] = {0, 0, 0}, velocity[] = {1, 2, 3};
+    const float given[] = {5, 5, 5}, decoded[] = {5, -0.0F, std::bit_cast<float>(float_nan)};
+    kernels.keep_error(DataType::float32, residual, given, decoded, 3, 1, velocity);
+    CHECK(velocity[0] == 0 && velocity[1] == 2 && velocity[2] == 0);
+    CHECK(residual[0] == 0 && residual[1] == 5 && residual[2] == 0);
 }
 
 // Copies keep the bits. Conversions round once, and overflow as their type defines.
@@ -369,6 +389,7 @@ int main() {
         QTEST(integers_wrap_and_truncate),
         QTEST(results_are_canonical),
         QTEST(kept_errors_are_finite_sums),
+        QTEST(velocities_are_masked_and_finite),
         QTEST(copies_convert_once),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -61,7 +61,7 @@ def payload_bytes(codec, count, type_bytes):
         return count * 2
     if codec in ("fp8e4m3", "fp8e5m2"):
         return count
-    if codec == "topk":
+    if codec in ("topk", "dgc"):
         kept = -(-count // 1000)
         indices = round_up(-(-count // 65536) * 4, 16)
         return round_up(indices + kept * 2, 16) + kept * type_bytes
@@ -83,7 +83,7 @@ def payload_bytes(codec, count, type_bytes):
 
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
-    block = {"none": 1, "topk": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
+    block = {"none": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
              "nvfp4": 1024, "onebit": 512, "terngrad": 512, "norm": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)

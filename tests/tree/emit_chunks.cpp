@@ -65,7 +65,7 @@ int main() {
     // topk needs several pages, the last of them short.
     for (const golden::Kind kind :
          {golden::Kind::spread, golden::Kind::ties, golden::Kind::constant})
-        for (const char *text : {"topk", "topk:ratio=0.4"})
+        for (const char *text : {"topk", "topk:ratio=0.4", "dgc:ratio=0.01"})
             fine = emit(*parse_codec(text), DataType::float16, DataType::float32, kind, 140001) &&
                    fine;
     return fine ? 0 : 1;

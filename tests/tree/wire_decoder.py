@@ -8,7 +8,8 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM = range(15)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC = range(16)
+SPARSE = (TOPK, DGC)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -119,7 +120,7 @@ def plane_widths(bits):
 def layout_of(codec, kind, bits, bucket, skips, n):
     if codec == NONE or codec in CASTS:
         return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
-    if codec == TOPK:  # bucket is the ratio in millionths
+    if codec in SPARSE:  # bucket is the ratio in millionths
         kept = -(-n * bucket // 1000000)
         pages = -(-n // 65536) * 4
         indices = -(-pages // 16) * 16
@@ -271,7 +272,7 @@ def decode_topk(header, payload, layout):
 
 
 DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
-            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm}
+            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk}
 
 
 def check_keys(h):
@@ -287,7 +288,7 @@ def check_keys(h):
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
     elif h.codec == NORM:
         need(2 <= h.bits <= 8 and 1 <= h.bucket <= 1 << 30, "keys")
-    elif h.codec == TOPK:
+    elif h.codec in SPARSE:
         need(h.bits == h.rounding == 0 and 1 <= h.bucket <= 1000000, "keys")
     elif h.codec == TERNGRAD:
         need(h.bits == 0 and 1 <= h.bucket <= 1 << 30 and h.rounding, "keys")

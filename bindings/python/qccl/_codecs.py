@@ -47,6 +47,12 @@ class Codec(Handle):
     def __repr__(self) -> str:
         return f"qccl.Codec({self.spec!r})"
 
+    def _momentum(self) -> float:
+        """What a state of calls with the codec keeps of a velocity."""
+        name, _, options = self.spec.partition(":")
+        keys = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
+        return float(keys.get("momentum", 0.9)) if name == "dgc" else 0.0
+
     def _has_guard(self) -> bool:
         return any(option.startswith("guard=") for option in self.spec.partition(":")[2].split(","))
 

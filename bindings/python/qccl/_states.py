@@ -30,6 +30,7 @@ class State(Handle):
             comm.all_reduce(gradient, "avg", codec="topk:ratio=0.01", state=state)
 
     like: an array with the type and the number of values that the calls give; for reduce_scatter with the blocks of all ranks.
+    momentum: that of the calls' codec: 0.9 for "dgc" unless its key says otherwise, and 0 for all other codecs.
     seed: of stochastic rounding, the same on all ranks. feedback: "all", or "first": without the errors of complete sums, which
         one rank encodes for all.
     All ranks pass a state, or none does. The state may outlive the communicator, and is of use on others with as many ranks where
@@ -38,13 +39,16 @@ class State(Handle):
 
     _kind = "state"
 
-    def __init__(self, comm: Comm, like: Any, *, seed: int = 0, feedback: str = "all") -> None:
+    def __init__(self, comm: Comm, like: Any, *, seed: int = 0, feedback: str = "all", momentum: float = 0.0) -> None:
         config, handle = c.qcclStateConfig_t(), ctypes.c_void_p()
         check(lib.qcclConfigInit(ctypes.byref(config), ctypes.sizeof(config)))
         config.seed = _arguments.whole(seed, "seed", "seed", 0, _arguments.UINT64_MAX)
         if feedback not in FEEDBACK:
             raise _errors.InvalidArgument(f"feedback: {feedback!r}; possible are {', '.join(map(repr, FEEDBACK))}")
         config.feedback = FEEDBACK[feedback]
+        if not isinstance(momentum, (int, float)):
+            raise _errors.InvalidArgument(f"momentum: {momentum!r} is no number")
+        config.momentum = momentum
         buffer = _buffers.describe(like, "like", writable=False)
         check(lib.qcclStateCreate(ctypes.byref(handle), comm._open_handle(), buffer.count, buffer.type, ctypes.byref(config)), comm._handle)
         self._made(handle.value)

@@ -193,6 +193,7 @@ static Done take_call_config(Comm &comm, const CallArguments &given, ProgramKey 
         QCCL_TRY(request.state, take_state(config.state));
         QCCL_TRY(check_state(comm, given, key, request.state.get()));
         key.feedback = request.state->shape().feedback;
+        key.momentum = request.state->shape().momentum;
     }
     names = {.codec = config.codec != nullptr || given.is_lossless,
              .algorithm = config.algorithm != nullptr};
@@ -205,7 +206,8 @@ static Done take_call_config(Comm &comm, const CallArguments &given, ProgramKey 
     comm.note(rule);
     request.timeout = timeout.value_or(comm.parts().timeout);
     request.tag = config.tag;
-    return choose_codec(comm, given, config, key);
+    QCCL_TRY(choose_codec(comm, given, config, key));
+    return check_momentum(key.codec, request.state.get());
 }
 
 Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {
@@ -327,6 +329,7 @@ static bool add_config(KeyedCall &call, const qcclCollConfig_t &given) {
         if (!state) return false;
         call.state = std::move(*state);
         key.feedback = call.state->shape().feedback;
+        key.momentum = call.state->shape().momentum;
     }
     call.call_key.config = key;
     call.timeout = timeout->value_or(call.timeout);

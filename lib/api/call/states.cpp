@@ -3,13 +3,16 @@
 
 #include "api/call/collective_call.hpp"
 #include "api/call/entry.hpp"
+#include "base/text.hpp"
 #include "comm/boundary.hpp"
 #include "comm/handle_table.hpp"
 
 #include <cinttypes>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace qccl {
 
@@ -77,6 +80,17 @@ Done check_state(const Comm &comm, const CallArguments &given, const ProgramKey 
         .compared(shape.rank, comm.rank());
 }
 
+Done check_momentum(const Codec &codec, const FeedbackState *state) {
+    if (!state || codec.is_lossless() || codec.momentum == state->shape().momentum) return {};
+    const uint32_t kept = state->shape().momentum;
+    const std::string text = kept == 0 ? "none" : write_decimal(kept, 3);
+    return invalid_argument("config: codec %s has momentum %s, but that of state is %s: "
+                            "qcclStateConfig_t gives it",
+                            spec(codec).c_str(), write_decimal(codec.momentum, 3).c_str(),
+                            text.c_str())
+        .compared(kept, codec.momentum);
+}
+
 // ---- C functions
 
 static Result<Feedback> take_feedback(qcclFeedback_t feedback) {
@@ -88,21 +102,33 @@ static Result<Feedback> take_feedback(qcclFeedback_t feedback) {
         .compared(qcclFeedbackAll, feedback);
 }
 
+// Returns thousandths, as the codec's key has them.
+static Result<uint32_t> take_momentum(float momentum) {
+    const double thousandths = double{momentum} * whole_momentum, nearest = std::rint(thousandths);
+    if (nearest >= 0 && nearest < whole_momentum && std::abs(thousandths - nearest) < 1e-3)
+        return static_cast<uint32_t>(nearest);
+    return invalid_argument("config: momentum is %g; possible are 0 to 0.999 with at most three "
+                            "decimals, as in the codec's key",
+                            double{momentum});
+}
+
 static Result<qcclState_t> create(const Comm &comm, size_t count, qcclDataType_t type,
                                   const qcclStateConfig_t *given) {
     QCCL_TRY(const DataType known, take_type(type));
     if (!info(real_type(known)).is_float)
         return invalid_argument("type is %s, which no codec encodes, so that nothing is lost",
                                 name(known));
-    // Beside its two residuals a state needs the memory of its saved form.
-    QCCL_TRY(check_count("count", count, known, 4));
+    // Beside its two residuals and velocities a state needs the memory of its saved form.
+    QCCL_TRY(check_count("count", count, known, 8));
     QCCL_TRY(const qcclStateConfig_t config, take_config(given));
     QCCL_TRY(const Feedback feedback, take_feedback(config.feedback));
+    QCCL_TRY(const uint32_t momentum, take_momentum(config.momentum));
     const StateShape shape{.type = known,
                            .count = count,
                            .ranks = comm.size(),
                            .rank = comm.rank(),
-                           .feedback = feedback};
+                           .feedback = feedback,
+                           .momentum = momentum};
     QCCL_TRY(auto state, FeedbackState::create(comm.parts().device, shape, config.seed));
     QCCL_TRY(void *const made, state_handles.add(std::move(state)));
     return static_cast<qcclState_t>(made);

@@ -20,4 +20,8 @@ Result<StateRef> take_state(qcclState_t handle);
 Done check_state(const Comm &comm, const CallArguments &given, const ProgramKey &key,
                  const FeedbackState *state);
 
+// Refuses by name a state that keeps another momentum than the codec of its call has, or none
+// (invalid_argument). A call without a state has no momentum, and a lossless one that of the state.
+Done check_momentum(const Codec &codec, const FeedbackState *state);
+
 } // namespace qccl

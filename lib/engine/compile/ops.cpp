@@ -98,7 +98,7 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         break;
     case Op::What::keep_error:
         kernels.keep_error(accumulator_of(context.type), dst, src, step.decoded, tile.count,
-                           step.factor);
+                           step.factor, step.velocity != 0 ? dst + step.velocity : nullptr);
         break;
     case Op::What::write_header: break; // written once for a chunk, not for a tile
     }

@@ -96,6 +96,7 @@ struct TileStep {
     // keep_error: the tile that was decoded, and by what its error is multiplied.
     const std::byte *decoded = nullptr;
     uint32_t factor = 1;
+    size_t velocity = 0; // keep_error: how many bytes behind dst the velocity is; 0: there is none
 };
 
 // What all steps on a chunk have in common.

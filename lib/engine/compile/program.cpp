@@ -13,6 +13,13 @@
 #include <string>
 
 namespace qccl {
+
+std::string state_text(const Work &work) {
+    if (work.feedback == Feedback::none) return {};
+    if (work.momentum == work.codec.momentum) return " with a state"; // the spec has it
+    return " with momentum " + write_decimal(work.momentum, 3);
+}
+
 namespace {
 
 // Bytes of accumulator in a tile. With its sources and destinations a tile leaves space in an L1
@@ -27,8 +34,8 @@ CallDescriptor describe(const Work &work) {
     if (reduces(work.collective)) descriptor.op = work.op;
     if (row_of(work.collective).has_root) descriptor.root = work.team.root;
     if (work.parts && work.parts->are_common()) descriptor.root = work.parts->common_hash();
-    const char *const state = work.feedback == Feedback::none ? "" : " with a state";
-    const std::string codec = shortened(spec(work.codec) + state, sizeof descriptor.codec - 1);
+    const std::string codec =
+        shortened(spec(work.codec) + state_text(work), sizeof descriptor.codec - 1);
     std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
     const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
     std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", algorithm.c_str());

@@ -38,7 +38,8 @@ struct Work {
     uint64_t count = 0;
     std::shared_ptr<const VFormParts> parts{}; // of a v-form of the collective; null: it is none
     Feedback feedback = Feedback::none;        // only of sums and averages of floating point
-    uint64_t spacing = 0; // of the parts of all ranks, as Layout has it; 0: they have no gaps
+    uint32_t momentum = 0; // of the state, in thousandths; only compared between ranks
+    uint64_t spacing = 0;  // of the parts of all ranks, as Layout has it; 0: they have no gaps
     Team team;
     std::string algorithm; // its spec; shown, and compared between ranks
 
@@ -75,6 +76,13 @@ struct Task {
 };
 
 struct CallGuard;
+struct Program;
+
+// What calls of a state run during a codec's warm-up.
+struct WarmUpStage {
+    uint64_t last_call = 0; // the number of the last such call of the state
+    std::shared_ptr<const Program> program;
+};
 
 struct Program {
     Work work;
@@ -123,8 +131,20 @@ struct Program {
     // What the communicator does about the call's error; the engine ignores it. Null: nothing.
     std::shared_ptr<const CallGuard> guard{};
 
+    // The program is that of calls behind the last stage. Empty: every call runs it.
+    std::vector<WarmUpStage> warm_up{};
+    // Returns the program of a state's call of this number.
+    const Program &at_call(uint64_t number) const {
+        for (const WarmUpStage &stage : warm_up)
+            if (number <= stage.last_call) return *stage.program;
+        return *this;
+    }
+
     std::string notice{}; // told to the caller once, on how the call runs; mostly empty
 };
+
+// Returns what ranks compare of the state of a call's program; nothing if it has none.
+std::string state_text(const Work &work);
 
 // Returns where a call that overflows puts its wire slots, one behind the other, each as large as
 // its messages can get. Messages from ranks of the same host get no bytes.

@@ -204,7 +204,8 @@ static Done launch_step(KernelLauncher &launcher, const TileContext &context,
     case Op::What::decode_add: return launcher.decode_add(chunk, context.op, step.src, step.dst);
     case Op::What::keep_error:
         return launcher.keep_error(sum_type, step.dst, step.src, step.decoded, context.count,
-                                   step.factor);
+                                   step.factor,
+                                   step.velocity != 0 ? step.dst + step.velocity : nullptr);
     case Op::What::write_header: break; // the host writes headers
     }
     return {};

@@ -95,8 +95,8 @@ Done Engine::run(const Program &program, const Call &call) {
     return run_as_asked(program, call);
 }
 
-// The sum of input and residual has one rounding, because the accumulator holds an input exactly.
-// Blocks stay in the L1 cache.
+// The accumulator holds an input exactly, so that each addition has one rounding. Blocks stay in
+// the L1 cache.
 static void add_owed(const Kernels &kernels, const Work &work, const Call &call, uint64_t count,
                      std::byte *sums) {
     constexpr uint64_t values_at_once = 1024;
@@ -105,9 +105,14 @@ static void add_owed(const Kernels &kernels, const Work &work, const Call &call,
     const size_t bytes = type_bytes(type), sum_bytes = type_bytes(sum_type);
     for (uint64_t i = 0; i < count; i += values_at_once) {
         const uint64_t now = std::min(values_at_once, count - i);
-        kernels.copy(sum_type, sums + i * sum_bytes, type, inputs + i * bytes, now, false);
-        kernels.reduce(RedOp::sum, sum_type, sums + i * sum_bytes, sum_type,
-                       call.feedback->owed + i * sum_bytes, now);
+        std::byte *const block = sums + i * sum_bytes;
+        const std::byte *const owed = call.feedback->owed + i * sum_bytes;
+        kernels.copy(sum_type, block, type, inputs + i * bytes, now, false);
+        if (const size_t velocity = call.feedback->velocity)
+            kernels.add_velocity(sum_type, block,
+                                 call.feedback->residual + velocity + i * sum_bytes,
+                                 owed + velocity, now, call.feedback->momentum);
+        kernels.reduce(RedOp::sum, sum_type, block, sum_type, owed, now);
     }
 }
 
@@ -118,10 +123,16 @@ Done Engine::add_owed_on_gpu(const Work &work, const Call &call, uint64_t count)
     KernelLauncher &launcher = memory_.gpu->launcher(0);
     std::byte *const sums = memory_.inputs.data();
     QCCL_TRY(launcher.copy(sum_type, sums, type, call.send, count));
-    QCCL_TRY(launcher.flush());
-    QCCL_TRY(launcher.reduce(RedOp::sum, sum_type, sums, sum_type, call.feedback->owed, count));
+    // The residual's last word may have a velocity in it.
     const size_t words = residual_room(count * type_bytes(sum_type)) / sizeof(uint64_t);
     QCCL_TRY(launcher.clear(call.feedback->residual, words));
+    if (const size_t velocity = call.feedback->velocity)
+        QCCL_TRY(launcher.add_velocity(sum_type, sums, call.feedback->residual + velocity,
+                                       call.feedback->owed + velocity, count,
+                                       call.feedback->momentum));
+    QCCL_TRY(launcher.flush());
+    QCCL_TRY(launcher.reduce(RedOp::sum, sum_type, sums, sum_type, call.feedback->owed, count));
+    QCCL_TRY(launcher.flush());
     memory_.gpu->drain();
     return {};
 }
@@ -192,9 +203,10 @@ static bool draws_noise(const Work &work) {
 // draw it from. That comes before the codec's name, which a long text would leave no room for.
 static std::string with_state(const std::string &codec, const Program &program, const Call &call) {
     if (!call.feedback) return codec;
-    if (!draws_noise(program.work)) return codec + " with a state";
+    const std::string with = codec + state_text(program.work);
+    if (!draws_noise(program.work)) return with;
     return "state call " + std::to_string(call.feedback->call) + ", seed " +
-           std::to_string(call.noise_seed) + ", " + codec;
+           std::to_string(call.noise_seed) + ", " + with;
 }
 
 // All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
@@ -323,6 +335,7 @@ FastPathCall Engine::bind_call(const Call &call) const {
             .sum = memory_.segments.data(),
             .decoded = memory_.decoded.data(),
             .residual = call.feedback ? call.feedback->residual : nullptr,
+            .velocity = call.feedback ? call.feedback->velocity : 0,
             .noise_call = noise_call(call),
             .noise_seed = call.noise_seed};
 }

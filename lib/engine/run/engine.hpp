@@ -98,6 +98,10 @@ struct CallFeedback {
     const std::byte *owed = nullptr; // is added to the inputs
     std::byte *residual = nullptr;   // becomes what this call has lost; undefined after an error
     uint64_t call = 0;               // the number by which the call draws its noise
+    // Of a state with momentum: so many thousandths of the velocity are added to the inputs. Both
+    // arrays are followed by velocities, as many bytes behind the value of the same element.
+    uint32_t momentum = 0;
+    size_t velocity = 0;
 };
 
 // The values that change between calls of one program.

@@ -112,7 +112,8 @@ private:
                                    .src = source(op.src),
                                    .noise = noise,
                                    .decoded = call_.decoded,
-                                   .factor = op.is_divided ? program_.work.team.size : 1});
+                                   .factor = op.is_divided ? program_.work.team.size : 1,
+                                   .velocity = call_.velocity});
     }
 
     TileContext context(const EagerChunk &chunk) const {

@@ -1,6 +1,7 @@
 // Lets one at a time use a state, and writes and reads saved states.
 #include "engine/run/feedback_state.hpp"
 
+#include "base/text.hpp"
 #include "codec/chunk.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace qccl {
@@ -22,7 +24,7 @@ struct SavedHeader {
     uint64_t count;
     uint32_t ranks, rank;
     uint64_t seed, calls, payload_bytes;
-    uint32_t more_reserved, crc;
+    uint32_t momentum, crc;
     uint64_t last_reserved;
 };
 static_assert(sizeof(SavedHeader) == FeedbackState::header_bytes &&
@@ -30,7 +32,8 @@ static_assert(sizeof(SavedHeader) == FeedbackState::header_bytes &&
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::array<char, 4> saved_magic{'Q', 'C', 'S', 'T'};
-constexpr uint8_t saved_version = 1;
+// A state without momentum has the first version, and one with momentum the second.
+constexpr uint8_t saved_version = 1, saved_momentum_version = 2;
 
 uint32_t crc_of(SavedHeader header, std::span<const std::byte> payload) {
     header.crc = 0;
@@ -64,11 +67,11 @@ Result<SavedHeader> read_header(std::span<const std::byte> bytes) {
     if (bytes.size() < sizeof header) return damaged("is shorter than its header");
     std::memcpy(&header, bytes.data(), sizeof header);
     if (header.magic != saved_magic) return damaged("does not begin with \"QCST\"");
-    if (header.version != saved_version)
+    if (header.version != saved_version && header.version != saved_momentum_version)
         return Error::make(Code::damaged_data,
-                           "buffer: the saved state has version %u, and this library reads version "
-                           "%u",
-                           header.version, saved_version);
+                           "buffer: the saved state has version %u, and this library reads "
+                           "versions %u and %u",
+                           header.version, saved_version, saved_momentum_version);
     const auto payload = bytes.subspan(sizeof header);
     if (header.payload_bytes != payload.size())
         return Error::make(Code::damaged_data,
@@ -78,12 +81,18 @@ Result<SavedHeader> read_header(std::span<const std::byte> bytes) {
     if (crc_of(header, payload) != header.crc) return damaged("does not have its checksum");
     const bool is_known = header.feedback == static_cast<uint8_t>(Feedback::first) ||
                           header.feedback == static_cast<uint8_t>(Feedback::all);
-    if (!is_known || header.reserved != 0 || header.more_reserved != 0 || header.last_reserved != 0)
+    const bool has_momentum = header.momentum != 0;
+    if (!is_known || has_momentum != (header.version == saved_momentum_version) ||
+        header.momentum >= whole_momentum || header.reserved != 0 || header.last_reserved != 0)
         return damaged("has fields that this library does not know");
     if (header.type >= type_table.size() || header.rank >= header.ranks ||
         header.calls == std::numeric_limits<uint64_t>::max())
         return damaged("has a type, a rank or a number of calls that no library writes");
     return header;
+}
+
+std::string momentum_text(uint32_t thousandths) {
+    return thousandths == 0 ? "no momentum" : "momentum=" + write_decimal(thousandths, 3);
 }
 
 Done check_tensor(const SavedHeader &header, const StateShape &shape) {
@@ -100,6 +109,12 @@ Done check_tensor(const SavedHeader &header, const StateShape &shape) {
         return invalid_argument("buffer holds a state with %s, but this one has %s",
                                 text_of(header.feedback),
                                 text_of(static_cast<uint8_t>(shape.feedback)));
+    if (header.momentum != shape.momentum)
+        return invalid_argument("buffer holds a state of a codec with %s, but this one is of a "
+                                "codec with %s",
+                                momentum_text(header.momentum).c_str(),
+                                momentum_text(shape.momentum).c_str())
+            .compared(shape.momentum, header.momentum);
     if (header.ranks == shape.ranks && header.rank != shape.rank)
         return invalid_argument("buffer holds the state of rank %" PRIu32
                                 ", but this one is rank %" PRIu32 "'s",
@@ -112,11 +127,11 @@ Done check_tensor(const SavedHeader &header, const StateShape &shape) {
 
 Result<std::shared_ptr<FeedbackState>>
 FeedbackState::create(const Device &device, const StateShape &shape, uint64_t seed) {
-    Residuals residuals;
-    for (DeviceMemory &each : residuals) {
-        QCCL_TRY(each, DeviceMemory::create(device, residual_room(shape.residual_bytes())));
+    Values values;
+    for (DeviceMemory &each : values) {
+        QCCL_TRY(each, DeviceMemory::create(device, residual_room(shape.bytes())));
     }
-    return std::make_shared<FeedbackState>(device, shape, seed, std::move(residuals));
+    return std::make_shared<FeedbackState>(device, shape, seed, std::move(values));
 }
 
 Error StateUse::is_used_already() {
@@ -128,9 +143,12 @@ Result<std::shared_ptr<StateUse>> StateUse::begin(StateRef state) {
     auto use = std::make_shared<StateUse>();
     if (state->is_used_.exchange(true, std::memory_order_acquire)) return is_used_already();
     use->state_ = std::move(state);
-    use->feedback_ = {.owed = use->residual(use->state_->owed_),
-                      .residual = use->residual(use->other()),
-                      .call = use->state_->calls_ + 1};
+    const StateShape &shape = use->state_->shape_;
+    use->feedback_ = {.owed = use->values(use->state_->owed_),
+                      .residual = use->values(use->other()),
+                      .call = use->state_->calls_ + 1,
+                      .momentum = shape.momentum,
+                      .velocity = shape.bytes() - shape.residual_bytes()};
     return use;
 }
 
@@ -155,7 +173,7 @@ static Done copy_on(Gpu &gpu, void *to, const void *from, size_t bytes) {
 }
 
 Done StateUse::read_owed(std::span<std::byte> values) const {
-    const std::byte *const owed = residual(state_->owed_);
+    const std::byte *const owed = this->values(state_->owed_);
     if (values.empty()) return {};
     const std::shared_ptr<Gpu> &gpu = state_->device_.gpu;
     if (!gpu) {
@@ -169,7 +187,7 @@ Done StateUse::read_owed(std::span<std::byte> values) const {
 }
 
 Done StateUse::write_owed(std::span<const std::byte> values) {
-    std::byte *const owed = residual(state_->owed_);
+    std::byte *const owed = this->values(state_->owed_);
     if (values.empty()) return {};
     const std::shared_ptr<Gpu> &gpu = state_->device_.gpu;
     if (!gpu) {
@@ -183,10 +201,10 @@ Done StateUse::write_owed(std::span<const std::byte> values) {
 
 Done StateUse::save(std::span<std::byte> bytes) const {
     const StateShape &shape = state_->shape_;
-    const auto payload = bytes.subspan(sizeof(SavedHeader), shape.residual_bytes());
+    const auto payload = bytes.subspan(sizeof(SavedHeader), shape.bytes());
     QCCL_TRY(read_owed(payload));
     SavedHeader header{.magic = saved_magic,
-                       .version = saved_version,
+                       .version = shape.momentum != 0 ? saved_momentum_version : saved_version,
                        .type = static_cast<uint8_t>(shape.type),
                        .feedback = static_cast<uint8_t>(shape.feedback),
                        .reserved = 0,
@@ -196,7 +214,7 @@ Done StateUse::save(std::span<std::byte> bytes) const {
                        .seed = state_->seed_,
                        .calls = state_->calls_,
                        .payload_bytes = payload.size(),
-                       .more_reserved = 0,
+                       .momentum = shape.momentum,
                        .crc = 0,
                        .last_reserved = 0};
     header.crc = crc_of(header, payload);
@@ -209,7 +227,7 @@ Done StateUse::load(std::span<const std::byte> bytes) {
     const StateShape &shape = state_->shape_;
     QCCL_TRY(check_tensor(header, shape));
     const auto payload = bytes.subspan(sizeof header);
-    if (payload.size() != shape.residual_bytes() || !are_finite(shape.residual_type(), payload))
+    if (payload.size() != shape.bytes() || !are_finite(shape.residual_type(), payload))
         return damaged("has a residual that no library writes");
     QCCL_TRY(write_owed(payload));
     state_->seed_ = header.seed;
@@ -218,7 +236,7 @@ Done StateUse::load(std::span<const std::byte> bytes) {
 }
 
 Done StateUse::reset() {
-    const std::vector<std::byte> zeros(state_->shape_.residual_bytes());
+    const std::vector<std::byte> zeros(state_->shape_.bytes());
     QCCL_TRY(write_owed(zeros));
     state_->calls_ = 0;
     return {};

@@ -1,8 +1,8 @@
 // States (qcclState_t): what the codecs have lost of one rank's tensor, which the next call with
-// the state adds to its values. WIRE.md, "State", defines what a call makes of a state, and the
-// bytes of a saved one. The C functions make, save and load states, and Comm runs calls with them.
-// Any thread may call everything here; nothing blocks. One at a time uses a state: StateUse is the
-// right to do so.
+// the state adds to its values, and the velocity of a codec with momentum. WIRE.md, "State",
+// defines what a call makes of a state, and the bytes of a saved one. The C functions make, save
+// and load states, and Comm runs calls with them. Any thread may call everything here; nothing
+// blocks. One at a time uses a state: StateUse is the right to do so.
 #pragma once
 
 #include "base/element_types.hpp"
@@ -27,28 +27,31 @@ struct StateShape {
     uint64_t count = 0;                // elements
     uint32_t ranks = 1, rank = 0;
     Feedback feedback = Feedback::all;
+    uint32_t momentum = 0; // of the calls' codec, in thousandths; 0: the state has no velocity
 
     DataType residual_type() const { return accumulator_of(real_type(type)); }
     size_t residual_bytes() const { return count * reals_of(type) * type_bytes(residual_type()); }
+    // Returns the bytes of the residual and, behind it, of the velocity.
+    size_t bytes() const { return residual_bytes() * (momentum != 0 ? 2 : 1); }
 };
 
 class FeedbackState {
 public:
-    using Residuals = std::array<DeviceMemory, 2>;
+    using Values = std::array<DeviceMemory, 2>;
 
     // Makes a state that owes nothing. The error is that of the device's memory.
     static Result<std::shared_ptr<FeedbackState>> create(const Device &device,
                                                          const StateShape &shape, uint64_t seed);
-    FeedbackState(const Device &device, const StateShape &shape, uint64_t seed, Residuals residuals)
-        : device_(device), shape_(shape), seed_(seed), residuals_(std::move(residuals)) {}
+    FeedbackState(const Device &device, const StateShape &shape, uint64_t seed, Values values)
+        : device_(device), shape_(shape), seed_(seed), values_(std::move(values)) {}
 
     const StateShape &shape() const { return shape_; }
     // Whether a StateUse exists. Another thread may change that at once.
     bool is_used() const { return is_used_.load(std::memory_order_relaxed); }
-    // Where the residual lies.
+    // Where the values lie.
     const Device &device() const { return device_; }
     static constexpr size_t header_bytes = 64; // of a saved state
-    size_t saved_bytes() const { return header_bytes + shape_.residual_bytes(); }
+    size_t saved_bytes() const { return header_bytes + shape_.bytes(); }
 
 private:
     friend class StateUse;
@@ -59,7 +62,7 @@ private:
     // The rest belongs to who uses the state.
     uint64_t seed_;
     uint64_t calls_ = 0; // that have succeeded
-    Residuals residuals_;
+    Values values_;
     size_t owed_ = 0; // which of the two the next call adds
 };
 using StateRef = std::shared_ptr<FeedbackState>;
@@ -90,8 +93,8 @@ public:
 
 private:
     void end();
-    std::byte *residual(size_t which) const { return state_->residuals_[which].data(); }
-    // Copies what is owed to memory of the host, and from there.
+    std::byte *values(size_t which) const { return state_->values_[which].data(); }
+    // Copies what is owed, and the velocity, to memory of the host, and from there.
     Done read_owed(std::span<std::byte> values) const;
     Done write_owed(std::span<const std::byte> values);
     size_t other() const { return 1 - state_->owed_; }

@@ -173,7 +173,8 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
                            .call = call.noise_call,
                            .first_index = chunk.index},
                  .decoded = call.decoded,
-                 .factor = op->is_divided ? work.team.size : 1});
+                 .factor = op->is_divided ? work.team.size : 1,
+                 .velocity = call.velocity});
         }
         QCCL_TRY(launch_steps(launcher, context, steps));
         ops = ops.subspan(static_cast<size_t>(end - ops.begin()));

@@ -178,7 +178,8 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .layout = op.is_inner ? &inner_layout_ : nullptr,
          .scratch = scratch(op),
          .decoded = keeps_error ? decoded(lane) : nullptr,
-         .factor = op.is_divided ? program_.work.team.size : 1});
+         .factor = op.is_divided ? program_.work.team.size : 1,
+         .velocity = keeps_error ? call_.feedback->velocity : 0});
 }
 
 std::byte *TaskExecutor::residual(const ElementRange &segment) const {

@@ -63,7 +63,7 @@ def bits_of(codec):
     if name == "terngrad":
         bucket = int(keys.get("bucket", 512))
         return (32 * -(-bucket // 20) + 32) / bucket
-    if name == "topk":
+    if name in ("topk", "dgc"):
         return float(keys.get("ratio", 0.001)) * (32 + 16) + 32 / 65536
     if name == "norm":
         return int(keys.get("bits", 8)) + 32 / int(keys.get("bucket", 512))

@@ -253,6 +253,30 @@ class Collectives(unittest.TestCase):
             self.assertLess(wrong, 1e-3)
             self.assertGreater(owed, 0.1)
 
+    def test_a_state_keeps_the_momentum_of_its_codec(self):
+        """Sums of a constant vector grow as those of an optimiser with momentum; a saved state goes on with the velocity."""
+        def body(comm):
+            x, codec, grown = np.ones(640, np.float32), "dgc:ratio=1,momentum=0.5,warmup=9", []
+            state = qccl.State(comm, x, momentum=0.5)
+            for _ in range(3):
+                grown.append(comm.all_reduce(x.copy(), "avg", codec="none", state=state)[0])
+            saved = state.save()
+            first = comm.all_reduce(x.copy(), "avg", codec=codec, state=state).copy()
+            state.load(saved)
+            self.assertEqual(saved.size, 64 + 2 * 4 * 640)
+            np.testing.assert_array_equal(comm.all_reduce(x.copy(), "avg", codec=codec, state=state), first)
+            for text, call in (("momentum 0.9, but that of state is 0.5", lambda: comm.all_reduce(x, "avg", codec="dgc", state=state)),
+                               ("momentum is 1;", lambda: qccl.State(comm, x, momentum=1)),
+                               ("momentum: '0.5'", lambda: qccl.State(comm, x, momentum="0.5"))):
+                with self.assertRaisesRegex(qccl.InvalidArgument, text):
+                    call()
+            return grown, first[0]
+
+        for grown, first in self.on_ranks(body):
+            self.assertEqual((grown, first), ([1, 1.5, 1.75], 1.875))
+        for spec, momentum in (("dgc", 0.9), ("dgc:ratio=0.5,momentum=0.25", 0.25), ("topk", 0)):
+            self.assertEqual(qccl.Codec(spec)._momentum(), momentum)
+
     def test_a_saved_state_repeats_the_bits(self):
         x = np.random.default_rng(4).standard_normal((RANKS, 1200)).astype(np.float32)
 

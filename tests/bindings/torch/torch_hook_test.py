@@ -110,7 +110,7 @@ def any_codec_body(rank):
     """What is lost comes with the next step, also with noise, and where a guard makes calls lossless."""
     x, errors = torch.linspace(0.01, 1, 64), []
     exact = torch.outer(x * x, x)
-    for codec in ("int2:round=stochastic", "terngrad:clip=1.5", "topk:ratio=0.05", "int2:guard=nmse:1e-6"):
+    for codec in ("int2:round=stochastic", "terngrad:clip=1.5", "topk:ratio=0.05", "dgc:ratio=0.05,momentum=0", "int2:guard=nmse:1e-6"):
         layer = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64, bias=False))
         with qccl.torch.register(layer, codec=codec, error_feedback=True) as hook:
             total = torch.zeros(64, 64)

@@ -52,7 +52,7 @@ class Layer:
 
     def keep_errors(self, comm: Comm, parameter: torch.nn.Parameter) -> None:
         if self.codec is not None:
-            self.state = State(comm, parameter.detach())
+            self.state = State(comm, parameter.detach(), momentum=self.codec._momentum())
 
 
 class Hook:
@@ -177,7 +177,8 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, *, codec: str | Cod
     layers: codecs of single layers, by patterns of their names: {"*.embed.weight": "int8", "head.*": "none"}. The first pattern
         that fits a name decides, whatever the layer's size.
     error_feedback: each layer with a codec has a qccl.State: each rank keeps what the codec has lost, and adds it to the next
-        gradient. Memory: 8 bytes for each value of the compressed layers.
+        gradient. Memory: 8 bytes for each value of the compressed layers, 16 with dgc,
+        whose momentum the state keeps: the optimiser then has none.
     warm_up_steps: so many first steps are lossless.
     comm: a communicator of the ranks of DDP's process group; None: the hook makes one, and closes it.
 
