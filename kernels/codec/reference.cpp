@@ -82,8 +82,9 @@ const CodecFamily &family_of(const Codec &codec) {
     case CodecKind::topk: return topk_family;
     case CodecKind::norm: return norm_family;
     case CodecKind::integer:
-    case CodecKind::plain: // neither these nor casts have codes
-    case CodecKind::cast: break;
+    case CodecKind::plain: // neither these, casts nor dummy have codes
+    case CodecKind::cast:
+    case CodecKind::dummy: break;
     }
     return integer_family;
 }
@@ -126,6 +127,9 @@ void encode(const ChunkRange &range, const Noise &noise, DataType in, const void
     if (row.kind == CodecKind::plain)
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.count, false);
+    if (row.kind == CodecKind::dummy)
+        return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
+                    range.first_values(), false);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
     with_narrow_format(*row.cast,
                        [&]<class F>(F) { encode_cast<F>(range, noise, in, src, payload); });
@@ -162,6 +166,13 @@ void each_decoded(const ChunkRange &range, const std::byte *payload, Take &&take
 }
 
 void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst, bool) {
+    if (range.codec->row().kind == CodecKind::dummy) {
+        const size_t kept = range.first_values();
+        copy(out, dst, range.type, payload + range.begin * type_bytes(range.type), kept, false);
+        std::fill(static_cast<std::byte *>(dst) + kept * type_bytes(out),
+                  static_cast<std::byte *>(dst) + range.count * type_bytes(out), std::byte{0});
+        return;
+    }
     each_decoded(range, payload, [&](uint64_t at, const double *values, size_t count) {
         for (size_t i = 0; i < count; i++) store_float(out, dst, at + i, values[i]);
     });
@@ -176,10 +187,18 @@ void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload, voi
         const auto add = [&](uint64_t i, T value) {
             store_bits(accumulator, i, combine(op, load_bits<T>(accumulator, i), value));
         };
-        if constexpr (std::floating_point<T>)
+        if constexpr (std::floating_point<T>) {
+            if (range.codec->row().kind == CodecKind::dummy) {
+                const std::byte *const start = payload + range.begin * type_bytes(range.type);
+                const size_t kept = range.first_values();
+                for (uint64_t i = 0; i < range.count; i++)
+                    add(i, i < kept ? load_as<T>(range.type, start, i) : T(0));
+                return;
+            }
             each_decoded(range, payload, [&](uint64_t at, const double *values, size_t count) {
                 for (size_t i = 0; i < count; i++) add(at + i, static_cast<T>(values[i]));
             });
+        }
         const uint64_t coded = coded_end(range) - range.begin;
         const PlainValues plain = plain_values(range, payload);
         for (uint64_t i = coded; i < range.count; i++)

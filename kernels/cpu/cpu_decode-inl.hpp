@@ -516,7 +516,8 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
         return put_ternary<put>(range, payload, first * group_values, count, dst);
     case CodecKind::plain: // these have no codes
     case CodecKind::cast:
-    case CodecKind::topk: return;
+    case CodecKind::topk:
+    case CodecKind::dummy: return;
     }
 }
 

@@ -31,7 +31,8 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::terngrad:
     case CodecKind::topk: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
-    case CodecKind::plain: break;
+    case CodecKind::plain:
+    case CodecKind::dummy: break;
     }
     return false;
 }
@@ -148,6 +149,9 @@ inline void encode(const ChunkRange &range, const Noise &noise, DataType in, con
         const size_t offset = range.begin * type_bytes(range.type);
         return copy(range.type, payload + offset, in, src, range.count, false);
     }
+    if (row.kind == CodecKind::dummy)
+        return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
+                    range.first_values(), false);
     if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
     with_narrow_format(*row.cast, [&]<class F>(F) {
@@ -173,6 +177,15 @@ inline void copy_plain(DataType out, void *dst, DataType in, const void *src, si
     }
 }
 
+// Decodes dummy: the first values of a chunk, and zeros.
+inline void decode_first(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
+                         bool streams) {
+    const size_t kept = range.first_values();
+    copy_plain(out, dst, range.type, payload + range.begin * type_bytes(range.type), kept, streams);
+    std::memset(static_cast<std::byte *>(dst) + kept * type_bytes(out), 0,
+                (range.count - kept) * type_bytes(out));
+}
+
 inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                    bool streams) {
     const DataType plain = range.codec->plain_type(range.type);
@@ -180,6 +193,8 @@ inline void decode(const ChunkRange &range, const std::byte *payload, DataType o
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
                           streams);
     if (range.codec->row().is_sparse) return decode_largest(range, payload, out, dst, streams);
+    if (range.codec->row().kind == CodecKind::dummy)
+        return decode_first(range, payload, out, dst, streams);
     if (!is_fast(range)) return scalar_kernels().decode(range, payload, out, dst, streams);
     const Groups groups = groups_of(range);
     decode_codes(range, groups, payload, out, dst, streams);
@@ -202,6 +217,19 @@ inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in
     }
 }
 
+inline void decode_add_first(const ChunkRange &range, RedOp op, const std::byte *payload,
+                             void *accumulator) {
+    const DataType type = accumulator_of(range.type);
+    const size_t kept = range.first_values();
+    reduce_plain(op, type, accumulator, range.type, payload + range.begin * type_bytes(range.type),
+                 kept);
+    // A sum with +0 is not always its other term: -0 becomes +0.
+    const double zeros[tile_values] = {};
+    for (size_t i = kept; i < range.count; i += tile_values)
+        reduce(op, type, static_cast<std::byte *>(accumulator) + i * type_bytes(type), type, zeros,
+               std::min<size_t>(tile_values, range.count - i));
+}
+
 inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
                        void *accumulator) {
     const DataType plain = range.codec->plain_type(range.type), type = accumulator_of(range.type);
@@ -209,6 +237,8 @@ inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *paylo
         return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
                             range.count);
     if (range.codec->row().is_sparse) return decode_add_largest(range, op, payload, accumulator);
+    if (range.codec->row().kind == CodecKind::dummy)
+        return decode_add_first(range, op, payload, accumulator);
     if (!is_fast(range)) return scalar_kernels().decode_add(range, op, payload, accumulator);
     const Groups groups = groups_of(range);
     decode_add_codes(range, op, groups, payload, accumulator);

@@ -71,8 +71,10 @@ constexpr uint8_t all_flags = 31;
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
-// A code has at least one bit; a sparse codec has one number for each page.
+// A code has at least one bit; a sparse codec has one number for each page. dummy keeps one value
+// of a million.
 uint64_t most_values_per_byte(const Codec &codec) {
+    if (codec.row().kind == CodecKind::dummy) return whole_share;
     return codec.row().is_sparse ? topk_page_values / sizeof(uint32_t) : 8;
 }
 
@@ -137,7 +139,8 @@ Done check_fixed_fields(const Header &header) {
 // overflow.
 Done check_lengths(const Header &header, const Codec &codec, DataType type,
                    uint64_t payload_bytes) {
-    if (header.count / most_values_per_byte(codec) > payload_bytes)
+    if (header.count > most_layout_values ||
+        header.count / most_values_per_byte(codec) > payload_bytes)
         return Error::make(damaged, "chunk: %" PRIu64 " values cannot lie in %" PRIu64 " bytes",
                            header.count, payload_bytes);
     const uint64_t expected = payload_layout(codec, type, header.count).bytes;

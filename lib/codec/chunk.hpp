@@ -41,7 +41,7 @@ struct PayloadLayout {
     size_t bases = 0;  // nvfp4: an fp32 per bucket, the unit of its scales
     size_t raw = 0;    // minmax with skip_incomplete: the unencoded values of the incomplete bucket
     // topk: the number of values that each page keeps, their indices in the page, and the unencoded
-    // values themselves.
+    // values themselves. dummy: only these values, the chunk's first ones.
     size_t page_counts = 0, indices = 0, kept_values = 0;
     uint64_t kept = 0;
     size_t bytes = 0;   // exact size, to the end of the last section
@@ -128,7 +128,9 @@ private:
     size_t count_ = 0;
 };
 
-// Returns the layout; exact for every count up to 2^56, beyond what an address space holds.
+// Returns the layout; exact for every count up to most_layout_values, beyond what an address space
+// holds.
+inline constexpr uint64_t most_layout_values = uint64_t{1} << 56;
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
 
 // The bytes between two sections, at most 15. The encoder of a chunk's end sets them to zero.

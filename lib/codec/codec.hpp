@@ -77,6 +77,7 @@ enum class CodecId : uint8_t {
     topk = 13,
     norm = 14,
     dgc = 15,
+    dummy = 16,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -111,7 +112,7 @@ struct Codec {
     Levels levels = Levels::uniform;  // norm
     // terngrad: values are clipped at this many thousandths of their root mean square; others 0.
     uint32_t clip = 0;
-    uint32_t share = 0; // topk, dgc: millionths of a chunk's values that are kept; others 0
+    uint32_t share = 0; // topk, dgc, dummy: millionths of a chunk's values that are kept; others 0
     // dgc: what a state keeps of a velocity at each call, in thousandths, and the number of calls
     // of a state until the share is the final one. Never on the wire.
     uint32_t momentum = 0, warm_up = 0;
@@ -172,6 +173,7 @@ enum class CodecKind : uint8_t {
     terngrad, // -1, 0 or 1 times a bucket's scale
     topk,     // the largest values alone
     norm,     // a sign, and a level between zero and a bucket's norm
+    dummy,    // the first values alone: as many bytes as a codec that is only thought of
 };
 
 // The keys of spec strings; key_table (codec.cpp) has their names and values.
@@ -298,6 +300,12 @@ inline constexpr Codec usual_dgc = [] {
     return codec;
 }();
 
+inline constexpr Codec usual_dummy = [] {
+    Codec codec = usual_codec(CodecId::dummy);
+    codec.share = whole_share / 4;
+    return codec;
+}();
+
 inline constexpr Codec usual_norm = [] {
     Codec codec = usual_codec(CodecId::norm, 8, usual_bucket);
     codec.rounding = Rounding::stochastic;
@@ -421,6 +429,11 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .keys = key_bits(
          {SpecKey::ratio, SpecKey::momentum, SpecKey::warmup, SpecKey::min, SpecKey::owner}),
      .is_sparse = true},
+    {.id = CodecId::dummy,
+     .name = "dummy",
+     .kind = CodecKind::dummy,
+     .usual = usual_dummy,
+     .keys = key_bits({SpecKey::ratio, SpecKey::min, SpecKey::owner})},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
@@ -551,10 +564,10 @@ struct Loss {
 // is encoded `encodes` times on its way, on average. Fine codecs only add noise, and the noise of
 // all encodes adds up. The part that `topk` drops and `onebit` averages away is not correlated with
 // the rest, so the loss never exceeds the values: with nu for unit_nmse it is 1 - (1 - nu)^encodes.
-// `terngrad` is right on average except for the values that it clips, and its noise is encoded
-// again: the noise grows by a factor with each encode, up to that of a sum whose terms all have
-// their largest values in one place. The noise of `norm` is encoded again, too, if its levels are
-// uniform and it rounds with noise. Calls unit_nmse.
+// `dummy` drops the same part each time. `terngrad` is right on average except for the values that
+// it clips, and its noise is encoded again: the noise grows by a factor with each encode, up to
+// that of a sum whose terms all have their largest values in one place. The noise of `norm` is
+// encoded again, too, if its levels are uniform and it rounds with noise. Calls unit_nmse.
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
 // Returns the loss of such a sum if one encode is known to lose `once`.
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);

@@ -373,6 +373,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecKind::onebit: return onebit_nmse(codec);
     case CodecKind::terngrad: return terngrad_loss(codec).nmse();
     case CodecKind::topk: return topk_nmse(codec);
+    case CodecKind::dummy: return 1 - static_cast<double>(codec.share) / whole_share;
     case CodecKind::norm: return codec.norm == BucketNorm::l2 ? l2_nmse(codec) : linf_nmse(codec);
     }
     return 0;
@@ -400,6 +401,7 @@ Loss repeated(const Codec &codec, const Loss &once, double encodes, double summa
         return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
                 .growth = std::min(std::pow(square, encodes), square * summands) - 1};
     }
+    case CodecKind::dummy: return {.shrink = nu, .growth = -nu}; // the same values at every encode
     case CodecKind::onebit:
     case CodecKind::topk: {
         const double lost = 1 - std::pow(1 - nu, encodes);

@@ -39,7 +39,7 @@ PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     if (row.has_bases) add(&PayloadLayout::bases, bucket, sizeof(float));
 }
 
-// The exact number of values that a topk chunk keeps.
+// The exact number of values that a chunk of topk or dummy keeps.
 static uint64_t kept_values(const Codec &codec, uint64_t count) {
     const uint64_t wholes = count / whole_share, rest = count % whole_share;
     const uint64_t kept =
@@ -62,8 +62,9 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
             layout.scale_count = section.units(layout.coded);
         if (section.start == &PayloadLayout::bases) layout.base_count = section.units(layout.coded);
     }
+    if (codec.row().takes(SpecKey::ratio)) layout.kept = kept_values(codec, count);
+    if (codec.row().kind == CodecKind::dummy) layout.bytes = layout.kept * type_bytes(type);
     if (codec.row().is_sparse) {
-        layout.kept = kept_values(codec, count);
         layout.indices = align(layout.bytes);
         layout.kept_values = align(layout.indices + layout.kept * sizeof(uint16_t));
         layout.bytes = layout.kept_values + layout.kept * type_bytes(type);
@@ -264,7 +265,8 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
     switch (codec.row().kind) {
     case CodecKind::plain:
     case CodecKind::cast:
-    case CodecKind::topk: break; // without scales
+    case CodecKind::topk:
+    case CodecKind::dummy: break; // without scales
     case CodecKind::integer: {
         const auto limit = static_cast<int16_t>((255 - (codec.bits - 1)) << 7);
         return are_usual(count, int16_t{}, [=](uint64_t i) {

@@ -57,7 +57,7 @@ private:
 
 // Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
 // Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 11, newest_protocol = 11;
+inline constexpr uint32_t oldest_protocol = 12, newest_protocol = 12;
 
 // The first bytes that ranks exchange; their layout never changes.
 struct ProtocolOffer {
@@ -108,7 +108,7 @@ struct SettingsDigest {
     // A text that is too long keeps its beginning, and a hash replaces its end.
     static void set(Text &field, std::string_view text);
 };
-static_assert(sizeof(SettingsDigest) == 1496,
+static_assert(sizeof(SettingsDigest) == 1520,
               "a new field or codec changes the bytes that ranks exchange: raise newest_protocol, "
               "too");
 

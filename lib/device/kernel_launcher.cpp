@@ -20,10 +20,19 @@ uint8_t log2_of(uint32_t number) {
     return std::has_single_bit(number) ? static_cast<uint8_t>(std::countr_zero(number)) : 0;
 }
 
+// Returns the operand of a range of dummy. Values that its payload does not have are zeros.
+Operand first_values(const ChunkRange &range, const std::byte *payload) {
+    return {.codec = range.codec->id,
+            .type = range.type,
+            .at = const_cast<std::byte *>(payload) + range.begin * type_bytes(range.type),
+            .kept = range.first_values()};
+}
+
 // Returns the operand of a range's coded values, from the first one on.
 Operand coded(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
     const PayloadLayout &layout = *range.layout;
+    if (codec.row().kind == CodecKind::dummy) return first_values(range, payload);
     const uint64_t end = layout.raw != 0 ? layout.raw : layout.bytes;
     std::array<uint64_t, chunk_parts> sections{
         layout.plane8, layout.plane4, layout.plane2, layout.plane1,
@@ -61,6 +70,8 @@ void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
 // codes.
 uint64_t bytes_of(const Operand &operand, uint64_t count) {
     if (operand.is_plain()) return count * type_bytes(operand.type);
+    if (operand.codec == CodecId::dummy)
+        return std::min(operand.kept, count) * type_bytes(operand.type);
     if (operand.coded == 0) return 0;
     const auto end = operand.section[static_cast<size_t>(ChunkPart::raw)];
     return static_cast<uint64_t>(static_cast<double>(end) / static_cast<double>(operand.coded) *
@@ -171,6 +182,7 @@ constexpr const CodecKernels *find_kernels(CodecId codec) {
 static_assert(std::ranges::all_of(codec_table,
                                   [](const CodecRow &row) {
                                       return row.kind == CodecKind::plain || row.cast ||
+                                             row.kind == CodecKind::dummy ||
                                              find_kernels(row.id) != nullptr;
                                   }),
               "a codec has no GPU kernels");
@@ -216,13 +228,16 @@ Done check(const Codec &codec) {
 } // namespace
 
 bool KernelLauncher::knows(const Codec &codec) {
-    return codec.is_plain() || find_kernels(codec.id) != nullptr;
+    return codec.is_plain() || codec.row().kind == CodecKind::dummy ||
+           find_kernels(codec.id) != nullptr;
 }
 
 Done KernelLauncher::encode(const ChunkRange &range, const Noise &noise, DataType in,
                             const void *src, std::byte *payload) {
     const Codec &codec = *range.codec;
     QCCL_TRY(check(codec));
+    if (codec.row().kind == CodecKind::dummy)
+        return copy(range.type, first_values(range, payload).at, in, src, range.first_values());
     const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
     if (!codec.is_plain())
         QCCL_TRY(encode_coded(range, noise, plain(in, src), payload, coded_values));
@@ -286,7 +301,8 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
 }
 
 bool KernelLauncher::can_fuse(const Codec &codec, DataType type) {
-    return codec.is_plain() || (knows(codec) && is_in_a_row(codec) && column_of(type) == 0);
+    return codec.is_plain() ||
+           (find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0);
 }
 
 Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
@@ -308,10 +324,24 @@ Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32
                 plain(range.codec->plain_type(range.type), plain_start(range, received))});
 }
 
+// Values that the payload has keep their bits, as a copy does; sums need no such care.
+Done KernelLauncher::decode_first(const ChunkRange &range, const std::byte *payload, DataType out,
+                                  void *dst) {
+    Operand values = first_values(range, payload);
+    QCCL_TRY(copy(out, dst, range.type, values.at, values.kept));
+    const uint64_t rest = range.count - values.kept;
+    if (rest == 0) return {};
+    const std::byte *const to = behind(dst, out, values.kept);
+    values.kept = 0;
+    return add({fold_kernel(accumulator_of(range.type))}, rest, {},
+               plain(out, const_cast<std::byte *>(to)), {values});
+}
+
 Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, DataType out,
                             void *dst) {
     QCCL_TRY(check(*range.codec));
     const uint64_t coded_values = coded_count(range);
+    if (range.codec->row().kind == CodecKind::dummy) return decode_first(range, payload, out, dst);
     if (coded_values != 0)
         QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
                      {coded(range, payload)}));

@@ -142,6 +142,7 @@ private:
                       std::byte *payload, uint64_t count);
 
     Done encode_kept(const ChunkRange &range, const Operand &source, std::byte *payload);
+    Done decode_first(const ChunkRange &range, const std::byte *payload, DataType out, void *dst);
 
     Launch launch_;
     void *device_;

@@ -8,6 +8,7 @@
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,9 @@ struct ChunkRange {
     uint64_t whole = 0;
     uint64_t begin = 0;
     uint64_t count = 0;
+
+    // dummy: how many of the range's values lie in the payload; they are the range's first ones.
+    uint64_t first_values() const { return std::clamp(layout->kept, begin, begin + count) - begin; }
 };
 
 // An implementation of the kernels. The numbers are also the bits of the masks with which QCCL_TIER

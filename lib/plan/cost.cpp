@@ -151,6 +151,11 @@ constexpr CodecRateRow measured_rates[] = {
     {"norm:round=nearest", "sse4", {18.5F, 11.2F, 27.9F}},
     {"norm:round=nearest", "avx2", {32.4F, 13.2F, 46.4F}},
     {"norm:round=nearest", "avx512", {36.0F, 12.4F, 50.2F}},
+    {"dummy", "scalar", {50.0F, 20.0F, 3.0F}},
+    {"dummy", "generic", {50.0F, 20.0F, 3.0F}},
+    {"dummy", "sse4", {50.0F, 20.0F, 20.0F}},
+    {"dummy", "avx2", {50.0F, 20.0F, 20.0F}},
+    {"dummy", "avx512", {50.0F, 20.0F, 20.0F}},
     // clang-format on
 };
 

@@ -56,6 +56,7 @@ static const struct {
               {"mxfp4:round=stochastic", never},
               {"terngrad:bucket=100", never},
               {"topk:ratio=0.1", never},
+              {"dummy", never},
               {"minmax:bits=2,bucket=all", never},
               {"nvfp4:bucket=all", never}};
 enum { kinds_of_codec = sizeof codecs / sizeof codecs[0] };

@@ -83,6 +83,8 @@ static void shortest_specs_lead_back() {
           "topk:min=5,ratio=0.000001",
           "topk:ratio=1",
           "topk:min=5,owner=exact",
+          "dummy",
+          "dummy:min=0,ratio=0.000001",
           "dgc",
           "dgc:min=5,ratio=0.25,momentum=0,warmup=1000000000,owner=exact",
           "dgc:momentum=0.999",
@@ -147,9 +149,10 @@ static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
                              " int4", "none4", "fp8", "topK", ":", "int4;"})
         check_refused(
-            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
-                  "int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, auto");
+            text,
+            "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+            "int4, int3, int2, minmax, "
+            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -264,6 +267,7 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("mxfp4")), 64U);
     CHECK_EQ(grain(parsed("topk")), 64U);
     CHECK(parsed("topk").has_whole_buckets());
+    CHECK(!parsed("dummy").has_whole_buckets());
     CHECK_EQ(grain(parsed("nvfp4")), 1024U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=all")), 64U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=96")), 192U);
@@ -356,6 +360,9 @@ static void possible_is_what_a_spec_can_say() {
     codec = parsed("topk");
     codec.bucket = 64;
     CHECK(!is_possible(codec));
+    codec = parsed("dummy");
+    codec.share = 0;
+    CHECK(!is_possible(codec));
     codec = parsed("int4");
     codec.share = 1;
     CHECK(!is_possible(codec));
@@ -442,6 +449,7 @@ static void errors_are_predicted() {
                3.82e-2));
     CHECK_EQ(unit_nmse(parsed("norm:bucket=1"), DataType::float32), 0.0);
     CHECK_EQ(parsed("topk").share, 1000U);
+    CHECK_EQ(parsed("dummy").share, 250000U);
     CHECK_EQ(unit_nmse(parsed("dgc:ratio=0.1"), DataType::float32),
              unit_nmse(parsed("topk:ratio=0.1"), DataType::float32));
     CHECK_EQ(spec(parsed("dgc:momentum=0.900,warmup=0")), "dgc");

@@ -105,7 +105,8 @@ constexpr const char *codecs[] = {"none",
                                   "int10:block=16",
                                   "mxfp6e2m3",
                                   "norm:bits=4,bucket=64",
-                                  "dgc:ratio=0.05"};
+                                  "dgc:ratio=0.05",
+                                  "dummy:ratio=0.3"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -63,7 +63,7 @@ class Beforehand(unittest.TestCase):
     def test_bits_are_those_of_the_wire(self):
         count = 1 << 20
         for codec in ("none", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int12", "int10", "int8", "int6", "int5", "int4", "int3", "int2",
-                      "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "norm"):
+                      "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "norm", "dummy"):
             self.assertAlmostEqual(vectors.bits_of(codec), 8 * tool.payload_bytes(codec, count, 4) / count, places=9)
         for codec in ("topk", "dgc"):
             self.assertAlmostEqual(vectors.bits_of(codec), 8 * tool.payload_bytes(codec, count, 4) / count, places=3)

@@ -170,6 +170,7 @@ inline std::vector<std::string> specs() {
     for (const char *name : {"fp16", "bf16", "fp8e4m3", "fp8e5m2"})
         list.push_back(std::string(name) + ":round=stochastic");
     list.insert(list.end(), {"dgc", "dgc:ratio=0.1"});
+    list.insert(list.end(), {"dummy", "dummy:ratio=0.01", "dummy:ratio=1"});
     return list;
 }
 

@@ -65,6 +65,8 @@ def payload_bytes(codec, count, type_bytes):
         kept = -(-count // 1000)
         indices = round_up(-(-count // 65536) * 4, 16)
         return round_up(indices + kept * 2, 16) + kept * type_bytes
+    if codec == "dummy":
+        return -(-count // 4) * type_bytes
     if codec == "terngrad":
         digits = count // 512 * 104 + -(-(count % 512) // 20) * 4
         return round_up(digits, 16) + -(-count // 512) * 4 if count else 0
@@ -83,7 +85,7 @@ def payload_bytes(codec, count, type_bytes):
 
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
-    block = {"none": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
+    block = {"none": 1, "dummy": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
              "nvfp4": 1024, "onebit": 512, "terngrad": 512, "norm": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)

@@ -145,11 +145,11 @@ class Codecs(unittest.TestCase):
         rows = tool.rows_of([PERF, "codec", "--device", "emulated:0", "-b", "4K"])
         codecs = list(dict.fromkeys(row["codec"] for row in rows))
         self.assertEqual(codecs, "none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3 int2 minmax mxfp8e4m3 "
-                                 "mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc".split())
+                                 "mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy".split())
         for codec in codecs:
             operations = [row["operation"] for row in rows if row["codec"] == codec]
             self.assertIn(operations, (self.OPERATIONS, self.OPERATIONS[:-1]))
-            self.assertEqual(len(operations) == 5, codec not in ("nvfp4", "onebit", "terngrad", "topk", "norm", "dgc"))
+            self.assertEqual(len(operations) == 5, codec not in ("nvfp4", "onebit", "terngrad", "topk", "norm", "dgc", "dummy"))
         for row in rows:
             self.assertEqual((row["device"], row["dtype"], row["bytes"]), ("emulated:0", "float", 4096))
             self.assertGreater(row["GBps"], 0)

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC = range(16)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY = range(17)
 SPARSE = (TOPK, DGC)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
@@ -120,6 +120,9 @@ def plane_widths(bits):
 def layout_of(codec, kind, bits, bucket, skips, n):
     if codec == NONE or codec in CASTS:
         return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
+    if codec == DUMMY:
+        kept = -(-n * bucket // 1000000)
+        return Layout({}, 0, 0, 0, (kept, 0, 0), 0, kept * TYPE_BYTES[kind], n, 0, [])
     if codec in SPARSE:  # bucket is the ratio in millionths
         kept = -(-n * bucket // 1000000)
         pages = -(-n // 65536) * 4
@@ -271,8 +274,14 @@ def decode_topk(header, payload, layout):
     return y
 
 
+def decode_dummy(header, payload, layout):
+    y = np.zeros(header.count)
+    y[:layout.kept[0]] = load(payload, header.type)
+    return y
+
+
 DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
-            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk}
+            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk, DUMMY: decode_dummy}
 
 
 def check_keys(h):
@@ -288,7 +297,7 @@ def check_keys(h):
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
     elif h.codec == NORM:
         need(2 <= h.bits <= 8 and 1 <= h.bucket <= 1 << 30, "keys")
-    elif h.codec in SPARSE:
+    elif h.codec in (*SPARSE, DUMMY):
         need(h.bits == h.rounding == 0 and 1 <= h.bucket <= 1000000, "keys")
     elif h.codec == TERNGRAD:
         need(h.bits == 0 and 1 <= h.bucket <= 1 << 30 and h.rounding, "keys")

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
                           plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -313,6 +313,8 @@ def encode(header, values, plain, clip=2.5):
         return head + (rounded_by_chance(values, kind, noise(header, n)) if header.rounding else store(values, kind, saturate=True))
     if header.codec in SPARSE:
         return head + encode_topk(header, values, layout)
+    if header.codec == DUMMY:
+        return head + plain[:layout.bytes]
     payload = bytearray(layout.bytes)
     with np.errstate(all="ignore"):
         coded = values[:layout.coded]

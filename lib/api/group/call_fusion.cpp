@@ -65,7 +65,8 @@ static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     case CodecKind::onebit: // scales depend on how many values there are, or on where they lie
     case CodecKind::norm: return is_complete;
     case CodecKind::terngrad:
-    case CodecKind::topk: break;
+    case CodecKind::topk:
+    case CodecKind::dummy: break;
     }
     return false;
 }

@@ -65,6 +65,8 @@ def bits_of(codec):
         return (32 * -(-bucket // 20) + 32) / bucket
     if name in ("topk", "dgc"):
         return float(keys.get("ratio", 0.001)) * (32 + 16) + 32 / 65536
+    if name == "dummy":
+        return float(keys.get("ratio", 0.25)) * 32
     if name == "norm":
         return int(keys.get("bits", 8)) + 32 / int(keys.get("bucket", 512))
     if name == "minmax":
