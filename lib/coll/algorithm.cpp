@@ -230,10 +230,10 @@ Emit Algorithm::emitter(Collective collective) const {
 }
 
 // The rank's own part of an all-gather is then exact. A broadcast is judged by the other ranks.
-double Algorithm::noise(Collective collective, const Team &team, OwnerKeeps owner) const {
-    const double noise = row_->noise(collective, team, choices_);
+NoiseMoments Algorithm::noise(Collective collective, const Team &team, OwnerKeeps owner) const {
+    const NoiseMoments noise = row_->noise(collective, team, choices_);
     const bool has_exact_part = owner == OwnerKeeps::exact && row_of(collective).gathers;
-    return has_exact_part ? noise * (team.size - 1) / team.size : noise;
+    return has_exact_part ? noise * ((team.size - 1.0) / team.size) : noise;
 }
 
 std::string_view Algorithm::word(std::string_view key) const {

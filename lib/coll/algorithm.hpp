@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "base/text.hpp"
 #include "base/types.hpp"
+#include "schedule/noise_moments.hpp"
 #include "schedule/schedule.hpp"
 
 #include <array>
@@ -51,14 +52,14 @@ struct AlgorithmRow {
     Emitters emitters;
 
     // Properties of the schedule as verify counts them, for teams of any size; equal on all ranks.
-    // rounds: the longest chain of messages that wait for one another. noise: the predicted NMSE of
-    // the results in units of one encode's NMSE.
+    // rounds: the longest chain of messages that wait for one another. noise: what the encodes on
+    // the way to a result have encoded of it, on average.
     uint32_t (*rounds)(Collective collective, const Team &team, const Choices &choices);
-    double (*noise)(Collective collective, const Team &team, const Choices &choices);
+    NoiseMoments (*noise)(Collective collective, const Team &team, const Choices &choices);
     // The additional noise of encodes below the outermost tier, which may have a codec of its own.
     // nullptr: there is only one tier.
-    double (*inner_noise)(Collective collective, const Team &team,
-                          const Choices &choices) = nullptr;
+    NoiseMoments (*inner_noise)(Collective collective, const Team &team,
+                                const Choices &choices) = nullptr;
     // The number of rounds between hosts. nullptr: the same share of the rounds as of the messages.
     uint32_t (*outer_rounds)(Collective collective, const Team &team,
                              const Choices &choices) = nullptr;
@@ -100,10 +101,10 @@ public:
         return row_->rounds(collective, team, choices_);
     }
     // `owner`: of a collective with owners, what they keep.
-    double noise(Collective collective, const Team &team,
-                 OwnerKeeps owner = OwnerKeeps::decoded) const;
-    double inner_noise(Collective collective, const Team &team) const {
-        return row_->inner_noise ? row_->inner_noise(collective, team, choices_) : 0;
+    NoiseMoments noise(Collective collective, const Team &team,
+                       OwnerKeeps owner = OwnerKeeps::decoded) const;
+    NoiseMoments inner_noise(Collective collective, const Team &team) const {
+        return row_->inner_noise ? row_->inner_noise(collective, team, choices_) : NoiseMoments();
     }
     // Returns the word that was chosen for `key`; empty if there is no such key.
     std::string_view word(std::string_view key) const;

@@ -60,8 +60,8 @@ uint32_t rounds_bruck(Collective, uint32_t P) {
     return static_cast<uint32_t>(std::bit_width(P - 1));
 }
 
-double noise_bruck(Collective collective, uint32_t P) {
-    return collective == Collective::all_gather ? std::min(P - 1, 1U)
+NoiseMoments noise_bruck(Collective collective, uint32_t P) {
+    return collective == Collective::all_gather ? NoiseMoments::of(std::min(P - 1, 1U))
                                                 : noise_of_parts(collective, P);
 }
 

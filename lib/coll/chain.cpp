@@ -89,22 +89,22 @@ SumOrder by_chain(Collective collective, const Team &t, uint32_t) {
 
 // Rank r encodes the sum of r + 1 ranks, and all ranks after it build on that. A scan's result is
 // what was encoded, except on the last rank. Results count by the number of their contributions.
-double noise_chain(Collective collective, uint32_t P) {
-    if (collective == Collective::reduce) return (P - 1) / 2.0;
-    double encoded = 0, total = 0, contributions = 0;
+NoiseMoments noise_chain(Collective collective, uint32_t P) {
+    if (collective == Collective::reduce) return noise_of_turns(P);
+    NoiseMoments encoded, total; // of numbers of contributions
+    double contributions = 0;
+    const auto add_result = [&](double terms) {
+        if (terms == 0) return;
+        total += encoded.shares_of(terms) * terms;
+        contributions += terms;
+    };
     for (uint32_t rank = 0; rank < P; rank++) {
         const bool is_last = rank + 1 == P;
-        if (collective == Collective::exscan) {
-            total += encoded;
-            contributions += rank;
-        }
-        if (!is_last) encoded += rank + 1;
-        if (collective == Collective::scan) {
-            total += encoded;
-            contributions += rank + 1;
-        }
+        if (collective == Collective::exscan) add_result(rank);
+        if (!is_last) encoded += NoiseMoments::of(rank + 1);
+        if (collective == Collective::scan) add_result(rank + 1);
     }
-    return contributions == 0 ? 0 : total / contributions;
+    return contributions == 0 ? NoiseMoments() : total * (1 / contributions);
 }
 
 } // namespace qccl

@@ -77,8 +77,11 @@ SumOrder::Term fold_at_owner(std::vector<SumOrder::Term> members, uint32_t owner
     return {.operands = std::move(members)};
 }
 
-double encoded(std::span<const uint32_t> weights, uint32_t owner) {
-    return std::accumulate(weights.begin(), weights.end(), 0.0) - weights[owner];
+NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    NoiseMoments total;
+    for (size_t at = 0; at < weights.size(); at++)
+        if (at != owner) total += NoiseMoments::of(weights[at]);
+    return total;
 }
 
 uint32_t rounds_one_way(uint32_t size) { return std::min(size - 1, 1U); }
@@ -176,17 +179,17 @@ uint32_t rounds_direct(Collective collective, uint32_t P) {
 
 // All ranks but the owner encode their part of the sum, and the owner encodes the result. A root
 // has its own part as it is.
-double noise_direct(Collective collective, uint32_t P) {
-    if (P == 1) return 0;
-    const double others = (P - 1.0) / P;
+NoiseMoments noise_direct(Collective collective, uint32_t P) {
+    if (P == 1) return {};
+    const NoiseMoments terms = NoiseMoments::of(1.0 / P, P - 1);
     switch (collective) {
-    case Collective::all_reduce: return others + 1;
-    case Collective::reduce: return others + others;
-    case Collective::reduce_scatter:
+    case Collective::all_reduce: return terms + NoiseMoments::of(1);
+    case Collective::reduce: return terms + noise_of_parts(collective, P);
+    case Collective::reduce_scatter: return terms;
     case Collective::gather:
     case Collective::scatter:
-    case Collective::all_to_all: return others;
-    default: return 1;
+    case Collective::all_to_all: return noise_of_parts(collective, P);
+    default: return NoiseMoments::of(1);
     }
 }
 
@@ -263,8 +266,18 @@ uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
 // Every contribution to a result is encoded exactly once, except in what is direct's: a root's own
 // part, and the part that a rank has for itself.
-double noise_oneshot(Collective collective, uint32_t P) {
-    return reduces(collective) ? std::min(P - 1, 1U) : noise_direct(collective, P);
+NoiseMoments noise_oneshot(Collective collective, uint32_t P) {
+    if (!reduces(collective)) return noise_direct(collective, P);
+    if (P == 1) return {};
+    if (!is_prefix(collective)) return NoiseMoments::of(1.0 / P, P);
+    // Results count by the number of their contributions.
+    NoiseMoments total;
+    double contributions = 0;
+    for (uint32_t terms = 1; terms <= (collective == Collective::scan ? P : P - 1); terms++) {
+        total += NoiseMoments::of(1.0 / terms, terms) * terms;
+        contributions += terms;
+    }
+    return total * (1 / contributions);
 }
 
 } // namespace qccl

@@ -7,6 +7,7 @@
 #include "base/types.hpp"
 #include "coll/algorithm.hpp"
 #include "coll/groups.hpp"
+#include "schedule/noise_moments.hpp"
 #include "schedule/schedule.hpp"
 
 #include <string_view>
@@ -40,7 +41,7 @@ void scatter_inputs(Schedule &schedule, const Group &group);
 Slot receive_and_sum(Schedule &schedule, const Group &group, uint32_t chunk, OwnInput own);
 
 uint32_t rounds_direct(Collective collective, uint32_t ranks);
-double noise_direct(Collective collective, uint32_t ranks);
+NoiseMoments noise_direct(Collective collective, uint32_t ranks);
 
 // ---- Oneshot
 
@@ -54,7 +55,7 @@ Schedule exscan_oneshot(const Team &team);
 Schedule barrier_oneshot(const Team &team);
 
 uint32_t rounds_oneshot(Collective collective, uint32_t ranks);
-double noise_oneshot(Collective collective, uint32_t ranks);
+NoiseMoments noise_oneshot(Collective collective, uint32_t ranks);
 
 // ---- Ring (ring.cpp)
 
@@ -75,7 +76,9 @@ SumOrder order_ring(Collective collective, const Team &team, const Choices &choi
 uint32_t rounds_ring(Collective collective, uint32_t ranks);
 // The rounds between hosts, averaged over the paths of the chunks and rounded up.
 uint32_t outer_rounds_ring(Collective collective, const Team &team);
-double noise_ring(Collective collective, uint32_t ranks);
+NoiseMoments noise_ring(Collective collective, uint32_t ranks);
+// The noise of a sum that passes one rank after the other: each but the last encodes it.
+NoiseMoments noise_of_turns(uint32_t ranks);
 
 // ---- Recursive halving (halving_doubling.cpp)
 
@@ -88,7 +91,7 @@ Schedule reduce_halving(const Team &team);
 
 SumOrder by_halving(Collective collective, uint32_t ranks, uint32_t chunk);
 uint32_t rounds_halving(Collective collective, const Team &team);
-double noise_halving(Collective collective, uint32_t ranks);
+NoiseMoments noise_halving(Collective collective, uint32_t ranks);
 
 // ---- Recursive doubling (halving_doubling.cpp)
 
@@ -100,7 +103,7 @@ Schedule exscan_doubling(const Team &team);
 
 SumOrder by_doubling(Collective collective, const Team &team, uint32_t chunk);
 uint32_t rounds_doubling(Collective collective, uint32_t ranks);
-double noise_doubling(Collective collective, uint32_t ranks);
+NoiseMoments noise_doubling(Collective collective, uint32_t ranks);
 
 // ---- Tree (tree.cpp)
 
@@ -127,7 +130,7 @@ std::vector<uint32_t> tree_parents(const Team &team, const Choices &choices, uin
 SumOrder by_tree(Collective collective, const Team &team, const Choices &choices, uint32_t chunk);
 uint32_t rounds_tree(Collective collective, const Team &team, const Choices &choices);
 uint32_t outer_rounds_tree(Collective collective, const Team &team, const Choices &choices);
-double noise_tree(Collective collective, const Team &team, const Choices &choices);
+NoiseMoments noise_tree(Collective collective, const Team &team, const Choices &choices);
 
 // ---- Pairwise (pairwise.cpp)
 
@@ -135,14 +138,14 @@ Schedule all_to_all_pairwise(const Team &team);
 
 uint32_t rounds_pairwise(Collective collective, uint32_t ranks);
 // Of every algorithm that encodes the parts of ranks once, and keeps a rank's own as it is.
-double noise_of_parts(Collective collective, uint32_t ranks);
+NoiseMoments noise_of_parts(Collective collective, uint32_t ranks);
 
 // ---- Neighbour exchange (neighbour.cpp)
 
 Schedule all_gather_neighbour(const Team &team);
 
 uint32_t rounds_neighbour(Collective collective, uint32_t ranks);
-double noise_neighbour(Collective collective, uint32_t ranks);
+NoiseMoments noise_neighbour(Collective collective, uint32_t ranks);
 
 // ---- Bruck (bruck.cpp)
 
@@ -150,7 +153,7 @@ Schedule all_gather_bruck(const Team &team);
 Schedule all_to_all_bruck(const Team &team);
 
 uint32_t rounds_bruck(Collective collective, uint32_t ranks);
-double noise_bruck(Collective collective, uint32_t ranks);
+NoiseMoments noise_bruck(Collective collective, uint32_t ranks);
 
 // ---- Chain (chain.cpp)
 
@@ -161,7 +164,7 @@ Schedule exscan_chain(const Team &team);
 SumOrder by_chain(Collective collective, const Team &team, uint32_t chunk);
 uint32_t rounds_chain(Collective collective, uint32_t ranks);
 uint32_t outer_rounds_chain(Collective collective, const Team &team);
-double noise_chain(Collective collective, uint32_t ranks);
+NoiseMoments noise_chain(Collective collective, uint32_t ranks);
 
 // ---- Hierarchy (hierarchy.cpp)
 
@@ -185,7 +188,7 @@ SumOrder by_hierarchy(Collective collective, const Team &team, const Choices &ch
                       uint32_t chunk);
 uint32_t rounds_hierarchy(Collective collective, const Team &team, const Choices &choices);
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &team, const Choices &choices);
-double noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
-double inner_noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
+NoiseMoments noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
+NoiseMoments inner_noise_hierarchy(Collective collective, const Team &team, const Choices &choices);
 
 } // namespace qccl

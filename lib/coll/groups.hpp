@@ -5,6 +5,7 @@
 // by the algorithms. Pure; any thread may call.
 #pragma once
 
+#include "schedule/noise_moments.hpp"
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
@@ -90,9 +91,9 @@ struct GroupPhases {
     // Returns the order of the sum that ends at position `owner`; `members` are the members' parts,
     // by position.
     SumOrder::Term (*fold)(std::vector<SumOrder::Term> members, uint32_t owner);
-    // Returns the number of contributions in all values that are encoded on the way to the owner;
-    // `weights` has the contributions of each member, by position.
-    double (*encoded)(std::span<const uint32_t> weights, uint32_t owner);
+    // Returns the moments of the numbers of contributions in the values that are encoded on the way
+    // to the owner; `weights` has the contributions of each member, by position.
+    NoiseMoments (*encoded)(std::span<const uint32_t> weights, uint32_t owner);
     uint32_t (*rounds)(uint32_t size); // of each of the two phases
 };
 

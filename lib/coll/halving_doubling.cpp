@@ -86,12 +86,14 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
 }
 
 // Each member but the owner passes on its own contributions and those of the members below it.
-double encoded(std::span<const uint32_t> weights, uint32_t owner) {
+NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
     const auto parents = parents_of(static_cast<uint32_t>(weights.size()), owner);
-    double total = 0;
+    std::vector<uint32_t> passed(weights.size());
     for (uint32_t at = 0; at < weights.size(); at++)
         for (uint32_t passing = at; passing != owner; passing = parents[passing])
-            total += weights[at];
+            passed[passing] += weights[at];
+    NoiseMoments total;
+    for (const uint32_t contributions : passed) total += NoiseMoments::of(contributions);
     return total;
 }
 
@@ -160,21 +162,21 @@ uint32_t rounds_halving(Collective collective, const Team &t) {
 
 // All sums of a rank have the same number of contributions: those of the ranks that have sent it
 // their sums.
-double noise_halving(Collective collective, uint32_t P) {
-    if (P == 1) return 0;
-    if (collective == Collective::all_gather) return 1;
-    uint64_t encoded = 0; // contributions, over all partial sums of all chunks
+NoiseMoments noise_halving(Collective collective, uint32_t P) {
+    if (P == 1) return {};
+    if (collective == Collective::all_gather) return NoiseMoments::of(1);
+    NoiseMoments encoded; // of contributions, over all partial sums of all chunks
     std::vector<uint32_t> summed(P, 1);
     for (const Split &split : all_splits(P)) {
         const std::vector<uint32_t> before = summed;
         for (uint32_t rank = split.begin; rank < split.end; rank++) {
-            encoded += uint64_t{split.other(rank).size()} * before[rank];
+            encoded += NoiseMoments::of(before[rank], split.other(rank).size());
             summed[split.partner(rank)] += before[rank];
         }
     }
-    const double parts = static_cast<double>(encoded) / P / P;
-    if (collective == Collective::all_reduce) return parts + 1;
-    return collective == Collective::reduce ? parts + (P - 1.0) / P : parts;
+    const NoiseMoments parts = encoded.shares_of(P) * (1.0 / P);
+    if (collective == Collective::all_reduce) return parts + NoiseMoments::of(1);
+    return collective == Collective::reduce ? parts + noise_of_parts(collective, P) : parts;
 }
 
 // ---- Doubling
@@ -245,18 +247,18 @@ Slot sum_prefix(Schedule &s, const Team &t, uint32_t first, Slot own) {
 // A partial sum on one rank, and the encodes of its contributions.
 struct PrefixNoise {
     uint32_t contributions = 1;
-    double kept = 0, sent = 0; // as this rank has it, and as it was encoded
+    NoiseMoments kept = {}, sent = {}; // of contributions: as this rank has it, and as encoded
     bool is_encoded = false;
 
     void encode() {
-        if (!is_encoded) sent = kept + contributions;
+        if (!is_encoded) sent = kept + NoiseMoments::of(contributions);
         is_encoded = true;
     }
 };
 
 // Returns the noise of all results together for each of their contributions. `values` has what the
 // ranks begin with.
-double noise_of_prefixes(std::vector<PrefixNoise> values) {
+NoiseMoments noise_of_prefixes(std::vector<PrefixNoise> values) {
     const size_t ranks = values.size();
     for (size_t distance = 1; distance < ranks; distance *= 2) {
         for (size_t i = 0; i + distance < ranks; i++) values[i].encode();
@@ -268,12 +270,14 @@ double noise_of_prefixes(std::vector<PrefixNoise> values) {
                          .kept = (own.is_encoded ? own.sent : own.kept) + other.sent};
         }
     }
-    double noise = 0, contributions = 0;
+    NoiseMoments noise;
+    double contributions = 0;
     for (const PrefixNoise &value : values) {
-        noise += value.is_encoded ? value.sent : value.kept;
+        const NoiseMoments &encoded = value.is_encoded ? value.sent : value.kept;
+        noise += encoded.shares_of(value.contributions) * value.contributions;
         contributions += value.contributions;
     }
-    return contributions == 0 ? 0 : noise / contributions;
+    return contributions == 0 ? NoiseMoments() : noise * (1 / contributions);
 }
 
 } // namespace
@@ -309,15 +313,18 @@ uint32_t rounds_doubling(Collective collective, uint32_t P) {
     return rounds_halving(Collective::all_gather, {.size = P});
 }
 
-// A contribution is encoded once for each split that its rank takes part in.
-double noise_doubling(Collective collective, uint32_t P) {
+// Each half of a split has one sum, which all of its ranks encode alike.
+NoiseMoments noise_doubling(Collective collective, uint32_t P) {
     if (collective == Collective::scan) return noise_of_prefixes(std::vector<PrefixNoise>(P));
     if (collective == Collective::exscan)
-        return noise_of_prefixes(
-            std::vector<PrefixNoise>(P - 1, {.kept = 1, .sent = 1, .is_encoded = true}));
-    uint64_t encoded = 0;
-    for (uint32_t at = 0; at < P; at++) encoded += splits_of(P, at).size();
-    return static_cast<double>(encoded) / P;
+        return noise_of_prefixes(std::vector<PrefixNoise>(
+            P - 1, {.kept = NoiseMoments::of(1), .sent = NoiseMoments::of(1), .is_encoded = true}));
+    if (P == 1) return {};
+    NoiseMoments encoded; // of contributions
+    for (const Split &split : all_splits(P))
+        for (const uint32_t at : {split.begin, split.middle})
+            encoded += NoiseMoments::of(split.half(at).size());
+    return encoded.shares_of(P);
 }
 
 } // namespace qccl

@@ -204,20 +204,20 @@ Term term_of(const TierTree &tree, const Choices &choices, uint32_t level, uint3
         .fold(std::move(members), tree.leader_place(level, route) % size);
 }
 
-// Returns the number of contributions in all partial sums that are encoded at the level, in units
-// of all contributions to a result.
-double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
-                  const std::vector<ChunkRoute> &routes, uint32_t level) {
+// Returns the noise of the partial sums that are encoded at the level.
+NoiseMoments encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
+                        const std::vector<ChunkRoute> &routes, uint32_t level) {
     std::map<uint32_t, double> routes_by_place;
     for (const ChunkRoute &route : routes) routes_by_place[tree.leader_place(level, route)]++;
-    double total = 0;
+    NoiseMoments total; // of contributions
     for (uint32_t group = 0; group < tree.groups(level); group++) {
         const auto weights = tree.weights(level, group);
         for (const auto &[place, times] : routes_by_place)
-            total += times * phases_of(tree, choices, level)
-                                 .encoded(weights, place % static_cast<uint32_t>(weights.size()));
+            total += phases_of(tree, choices, level)
+                         .encoded(weights, place % static_cast<uint32_t>(weights.size())) *
+                     times;
     }
-    return total / static_cast<double>(routes.size()) / t.size;
+    return total.shares_of(t.size) * (1 / static_cast<double>(routes.size()));
 }
 
 // Writes the all-to-all of one rank. For every other host a rank of its own host handles what the
@@ -425,25 +425,26 @@ uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choi
     });
 }
 
-double noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
-    if (t.size == 1) return 0;
+NoiseMoments noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
+    if (t.size == 1) return {};
     if (row_of(collective).exchanges) return noise_of_parts(collective, t.size);
-    if (!reduces(collective)) return 1;
+    if (!reduces(collective)) return NoiseMoments::of(1);
     const TierTree tree(t);
     const auto routes = routes_of(collective, t, tree, choices);
-    const double parts = encoded_at(t, tree, choices, routes, tree.levels() - 1);
-    if (collective == Collective::all_reduce) return parts + 1;
+    const NoiseMoments parts = encoded_at(t, tree, choices, routes, tree.levels() - 1);
+    if (collective == Collective::all_reduce) return parts + NoiseMoments::of(1);
     if (collective == Collective::reduce_scatter) return parts;
     const auto sent = std::ranges::count_if(
         routes, [&](const ChunkRoute &route) { return end_of(tree, route) != t.root; });
-    return parts + static_cast<double>(sent) / static_cast<double>(routes.size());
+    return parts +
+           NoiseMoments::of(1) * (static_cast<double>(sent) / static_cast<double>(routes.size()));
 }
 
-double inner_noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
-    if (!reduces(collective)) return 0;
+NoiseMoments inner_noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
+    if (!reduces(collective)) return {};
     const TierTree tree(t);
     const auto routes = routes_of(collective, t, tree, choices);
-    double parts = 0;
+    NoiseMoments parts;
     for (uint32_t level = 0; !tree.is_top(level); level++)
         parts += encoded_at(t, tree, choices, routes, level);
     return parts;

@@ -43,6 +43,8 @@ uint32_t rounds_neighbour(Collective collective, uint32_t P) {
     return has_pairs(P) ? P / 2 : rounds_ring(collective, P);
 }
 
-double noise_neighbour(Collective, uint32_t P) { return std::min(P - 1, 1U); }
+NoiseMoments noise_neighbour(Collective, uint32_t P) {
+    return NoiseMoments::of(std::min(P - 1, 1U));
+}
 
 } // namespace qccl

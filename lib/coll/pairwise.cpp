@@ -28,6 +28,8 @@ Schedule all_to_all_pairwise(const Team &t) {
 // Each exchange waits for the one before it.
 uint32_t rounds_pairwise(Collective, uint32_t P) { return P / 2; }
 
-double noise_of_parts(Collective, uint32_t P) { return (P - 1.0) / P; }
+NoiseMoments noise_of_parts(Collective, uint32_t P) {
+    return NoiseMoments::of(1) * ((P - 1.0) / P);
+}
 
 } // namespace qccl

@@ -106,11 +106,12 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
 }
 
 // Hop i passes on the sum of the i members after the owner.
-double encoded(std::span<const uint32_t> weights, uint32_t owner) {
-    double total = 0, passed = 0;
+NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    NoiseMoments total;
+    double passed = 0;
     for (size_t i = 1; i < weights.size(); i++) {
         passed += weights[(owner + i) % weights.size()];
-        total += passed;
+        total += NoiseMoments::of(passed);
     }
     return total;
 }
@@ -192,16 +193,24 @@ uint32_t outer_rounds_ring(Collective collective, const Team &t) {
     return static_cast<uint32_t>((all + t.size - 1) / t.size);
 }
 
+NoiseMoments noise_of_turns(uint32_t P) {
+    NoiseMoments sums;
+    for (uint32_t contributions = 1; contributions < P; contributions++)
+        sums += NoiseMoments::of(contributions);
+    return sums.shares_of(P);
+}
+
 // Hop i encodes the sum of i ranks, and the last hop the result. The encoding of earlier hops'
 // losses is left out: a formula for Gaussian losses is wrong where they matter most.
-double noise_ring(Collective collective, uint32_t P) {
-    if (P == 1) return 0;
-    const double sums = (P - 1) / 2.0;
+NoiseMoments noise_ring(Collective collective, uint32_t P) {
+    if (P == 1) return {};
+    const NoiseMoments sums = noise_of_turns(P);
     switch (collective) {
-    case Collective::all_reduce: return sums + 1;
-    case Collective::reduce: return sums + (P - 1.0) / P; // the root keeps its chunks' sums
+    case Collective::all_reduce: return sums + NoiseMoments::of(1);
+    case Collective::reduce: // the root keeps its chunks' sums
+        return sums + noise_of_parts(collective, P);
     case Collective::reduce_scatter: return sums;
-    default: return 1;
+    default: return NoiseMoments::of(1);
     }
 }
 

@@ -163,12 +163,14 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     return SumOrder::of_tree(parents, std::move(members));
 }
 
-// A member's contributions are encoded once for each rank that they pass on the way to the owner.
-double encoded(std::span<const uint32_t> weights, uint32_t owner) {
-    double total = 0;
+// Each member but the owner passes on its own contributions and those of all members below it.
+NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    std::vector<uint32_t> passed(weights.size());
     for (uint32_t number = 0; number < weights.size(); number++)
-        total +=
-            std::popcount(number) * static_cast<double>(weights[(owner + number) % weights.size()]);
+        for (uint32_t at = number; at != 0; at = binomial_parent(at))
+            passed[at] += weights[(owner + number) % weights.size()];
+    NoiseMoments total;
+    for (const uint32_t contributions : passed) total += NoiseMoments::of(contributions);
     return total;
 }
 
@@ -348,21 +350,24 @@ uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &
     return both_ways(collective) * most_in_trees(collective, t, choices, crosses_hosts);
 }
 
-// Every rank but the root encodes the sum of all ranks below it: each contribution is encoded as
-// often as it is passed up. The root's encode is the last. Parts that are not summed are encoded
-// once, except the root's own.
-double noise_tree(Collective collective, const Team &t, const Choices &choices) {
-    if (t.size == 1) return 0;
-    if (!reduces(collective)) return has_part_per_rank(collective) ? (t.size - 1.0) / t.size : 1;
-    uint64_t encoded = 0;
+// Every rank but the root encodes the sum of its own contribution and of all below it. The root's
+// encode is the last. Parts that are not summed are encoded once, except the root's own.
+NoiseMoments noise_tree(Collective collective, const Team &t, const Choices &choices) {
+    if (t.size == 1) return {};
+    if (!reduces(collective))
+        return has_part_per_rank(collective) ? noise_of_parts(collective, t.size)
+                                             : NoiseMoments::of(1);
+    NoiseMoments encoded; // of contributions
     const uint32_t root = root_of(collective, t);
     for (uint32_t c = 0; c < chunks_of(choices); c++) {
-        const Tree tree = Tree::of(t, choices, c, root);
+        const std::vector<uint32_t> parents = Tree::of(t, choices, c, root).parents();
+        std::vector<uint32_t> passed(t.size);
         for (uint32_t rank = 0; rank < t.size; rank++)
-            for (uint32_t at = rank; at != root; at = tree.parent(at)) encoded++;
+            for (uint32_t at = rank; at != root; at = parents[at]) passed[at]++;
+        for (const uint32_t contributions : passed) encoded += NoiseMoments::of(contributions);
     }
-    const double sums = static_cast<double>(encoded) / chunks_of(choices) / t.size;
-    return collective == Collective::all_reduce ? sums + 1 : sums;
+    const NoiseMoments sums = encoded.shares_of(t.size) * (1.0 / chunks_of(choices));
+    return collective == Collective::all_reduce ? sums + NoiseMoments::of(1) : sums;
 }
 
 } // namespace qccl

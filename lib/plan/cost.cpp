@@ -445,8 +445,8 @@ private:
 
     void count(Cost &c) const {
         c.rounds = counts_.rounds;
-        c.noise = problem_.codec.is_lossless() ? 0 : counts_.noise;
-        c.inner_noise = inner_.is_lossless() ? 0 : counts_.inner_noise;
+        c.noise = problem_.codec.is_lossless() ? NoiseMoments() : counts_.noise;
+        c.inner_noise = inner_.is_lossless() ? NoiseMoments() : counts_.inner_noise;
         c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
         c.wire_bytes =
             static_cast<uint64_t>(bytes().of(counts_.busiest.sends, counts_.busiest.inner_sends));

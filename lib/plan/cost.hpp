@@ -201,8 +201,8 @@ struct Cost {
     uint64_t host_bytes = 0; // sent from the busiest host to others
     uint32_t rounds = 0;
     uint32_t remote_peers = 0; // most that a rank sends to, a connection each
-    double noise = 0;          // encodes of a rank's contribution, on average
-    double inner_noise = 0;    // the same for the inner tiers' codec
+    NoiseMoments noise;        // first: encodes of a rank's contribution, on average
+    NoiseMoments inner_noise;  // the same for the inner tiers' codec
     uint32_t summands = 1;     // contributions to a result
 };
 

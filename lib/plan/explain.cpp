@@ -116,7 +116,7 @@ bool is_as_fast(const Cost &cost, const Cost &best) {
 // is_preferred.
 std::string finer_difference(const Plan &plan, const Plan &best, DataType type) {
     const std::string as_fast = print("as fast within %.0f %%, but ", (equal_time - 1) * 100);
-    if (plan.cost.noise > best.cost.noise)
+    if (plan.cost.noise.first > best.cost.noise.first)
         return as_fast + print("loses more: NMSE %.2g instead of %.2g", predicted_nmse(plan, type),
                                predicted_nmse(best, type));
     if (plan.cost.remote_peers > best.cost.remote_peers)

@@ -162,7 +162,7 @@ void add_link_bytes(std::string &text, const LinkBytes &bytes) {
 }
 
 void add_error(std::string &text, const Plan &plan, DataType type) {
-    if (plan.cost.noise != 0) append_format(text, "; NMSE %.4g", predicted_nmse(plan, type));
+    if (plan.cost.noise.first != 0) append_format(text, "; NMSE %.4g", predicted_nmse(plan, type));
     if (const auto most = nmse_bound(plan); most && *most != 0)
         append_format(text, ", at most %.2g", *most);
 }

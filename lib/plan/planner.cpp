@@ -90,8 +90,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Plan
 // Streams that share a host's link lose some of its rate to each other, and more of it near their
 // ends: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
 bool is_preferred(const Cost &cost, const Cost &than) {
-    return std::tie(cost.noise, cost.remote_peers, cost.time_ns) <
-           std::tie(than.noise, than.remote_peers, than.time_ns);
+    return std::tie(cost.noise.first, cost.remote_peers, cost.time_ns) <
+           std::tie(than.noise.first, than.remote_peers, than.time_ns);
 }
 
 static double ratio(double time, double least) { return least > 0 ? time / least : 1; }
@@ -144,8 +144,8 @@ bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segmen
 
 double predicted_nmse(const Plan &plan, DataType type) {
     const Cost &cost = plan.cost;
-    return loss_of(plan.codec, type, cost.noise, cost.summands)
-        .followed_by(loss_of(plan.inner_codec, type, cost.inner_noise, cost.summands))
+    return loss_of(plan.codec, type, cost.noise.first, cost.summands)
+        .followed_by(loss_of(plan.inner_codec, type, cost.inner_noise.first, cost.summands))
         .nmse();
 }
 
@@ -384,8 +384,9 @@ Result<BudgetChoice> choose_by_error(const Problem &problem, const PlannerInputs
 
 std::optional<double> nmse_bound(const Plan &plan) {
     double nmse = 0;
-    for (const auto &[codec, encodes] : {std::pair(plan.codec, plan.cost.noise),
-                                         std::pair(plan.inner_codec, plan.cost.inner_noise)}) {
+    for (const auto &[codec, encodes] :
+         {std::pair(plan.codec, plan.cost.noise.first),
+          std::pair(plan.inner_codec, plan.cost.inner_noise.first)}) {
         if (codec.is_lossless() || encodes == 0) continue;
         const BoundedCodec *const bound = bound_of(codec);
         if (!bound || encodes > bound->most_encodes) return std::nullopt;

@@ -25,8 +25,8 @@ bool EncodeCounts::loses() const {
 EncodeCounts encode_counts(const Plan &plan) {
     return {.codec = plan.codec,
             .inner_codec = plan.inner_codec,
-            .encodes = plan.cost.noise,
-            .inner_encodes = plan.cost.inner_noise,
+            .encodes = plan.cost.noise.first,
+            .inner_encodes = plan.cost.inner_noise.first,
             .summands = static_cast<double>(plan.cost.summands)};
 }
 

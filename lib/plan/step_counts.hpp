@@ -117,10 +117,10 @@ struct StepCounts {
     uint32_t chunks = 0; // into which the algorithm cuts the tensor
     // Wire slots for what a rank encodes; the most of all ranks.
     uint32_t outbox = 0;
-    uint32_t turns = 0;                // how often the busiest rank waits for messages
-    uint32_t rounds = 0;               // as in the algorithm's row
-    double noise = 0, inner_noise = 0; // the same; 0 for a lossless codec
-    ChunkCounts busiest, mean;         // over ranks; busiest: the maximum of each count by itself
+    uint32_t turns = 0;              // how often the busiest rank waits for messages
+    uint32_t rounds = 0;             // as in the algorithm's row
+    NoiseMoments noise, inner_noise; // the same; 0 for a lossless codec
+    ChunkCounts busiest, mean;       // over ranks; busiest: the maximum of each count by itself
     // What the ranks of the busiest host send to other hosts together, and the part of that with
     // the inner tiers' codec.
     double host_sends = 0, host_inner_sends = 0;

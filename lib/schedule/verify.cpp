@@ -386,8 +386,8 @@ private:
         if (node.begin != 0 || node.end != wanted)
             return complain("stores %s as the result of rank %u",
                             expressions_.describe(value).c_str(), run.team.rank);
-        prefixes_.noise += node.noise;
-        prefixes_.inner_noise += node.inner_noise;
+        prefixes_.noise += node.noise.shares_of(node.end) * node.end;
+        prefixes_.inner_noise += node.inner_noise.shares_of(node.end) * node.end;
         prefixes_.contributions += node.end;
         return nullptr;
     }
@@ -441,20 +441,21 @@ private:
         for (const RankProgress &run : runs_)
             verified_.rounds = std::max(verified_.rounds, run.rounds);
         if (prefixes_.contributions > 0) {
-            verified_.noise = prefixes_.noise / prefixes_.contributions;
-            verified_.inner_noise = prefixes_.inner_noise / prefixes_.contributions;
+            verified_.noise = prefixes_.noise * (1 / prefixes_.contributions);
+            verified_.inner_noise = prefixes_.inner_noise * (1 / prefixes_.contributions);
             return verified_;
         }
         // Of the results that it gathers, a rank may have one without noise.
         const bool has_exact_part =
             theorem_.owner == OwnerKeeps::exact && row_of(theorem_.collective).gathers;
-        const double parts = has_exact_part ? theorem_.ranks - 1.0 : 1;
-        const double share = parts / static_cast<double>(finals_.size()) /
-                             (is_sum_ || has_exact_part ? theorem_.ranks : 1);
+        const double part = (has_exact_part ? (theorem_.ranks - 1.0) / theorem_.ranks : 1) /
+                            static_cast<double>(finals_.size());
+        const double contributions = is_sum_ ? theorem_.ranks : 1;
         for (const Final &final : finals_) {
             if (final.value == none) continue;
-            verified_.noise += expressions_[final.value].noise * share;
-            verified_.inner_noise += expressions_[final.value].inner_noise * share;
+            const Expressions::Node &node = expressions_[final.value];
+            verified_.noise += node.noise.shares_of(contributions) * part;
+            verified_.inner_noise += node.inner_noise.shares_of(contributions) * part;
         }
         return verified_;
     }
@@ -472,7 +473,8 @@ private:
     };
     // Sums over all results, which have different numbers of contributions.
     struct PrefixTotals {
-        double noise = 0, inner_noise = 0, contributions = 0;
+        NoiseMoments noise, inner_noise;
+        double contributions = 0;
     };
     struct Final {
         Expression value = none;

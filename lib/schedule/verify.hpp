@@ -23,6 +23,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/lower.hpp"
+#include "schedule/noise_moments.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstddef>
@@ -50,9 +51,8 @@ struct Verified {
     uint64_t steps = 0;
     uint64_t messages = 0;
     uint32_t rounds = 0; // the longest chain of messages that wait for one another
-    // Predicted NMSE of a result, in units of the NMSE of one encode: in the outermost tier, and
-    // below.
-    double noise = 0, inner_noise = 0;
+    // What the encodes on the way to a result have encoded of it: in the outermost tier, and below.
+    NoiseMoments noise, inner_noise;
 };
 
 // Returns a rank's schedule, as the author wrote it or placed, joined or not. Called once for each
@@ -128,8 +128,8 @@ public:
         bool has_final = false;   // a complete result has been encoded in it
         uint32_t begin = 0, end = 0;
         uint32_t a = 0, b = 0; // operands; the function that makes the node defines them
-        // Contributions encoded, summed over all encodes: in the outermost tier, and below.
-        double noise = 0, inner_noise = 0;
+        // Of the numbers of contributions encoded: in the outermost tier, and below.
+        NoiseMoments noise = {}, inner_noise = {};
 
         bool is_same(const Node &other) const {
             return kind == other.kind && begin == other.begin && a == other.a && b == other.b;

@@ -278,7 +278,7 @@ Expression Expressions::encode(Expression value, uint32_t place, uint32_t which,
     node.kind = Node::Kind::encode;
     node.a = value;
     node.b = (place << 1 | (is_inner ? 1U : 0U)) << which_bits | which;
-    (is_inner ? node.inner_noise : node.noise) += node.end - node.begin;
+    (is_inner ? node.inner_noise : node.noise) += NoiseMoments::of(node.end - node.begin);
     node.has_final = node.has_final || is_complete(value);
     return intern(node);
 }

@@ -66,7 +66,6 @@ void check(const Algorithm &algorithm, Collective collective, const RankTopology
         CHECK_OK(proof);
         CHECK_EQ(proof->rounds, algorithm.rounds(collective, team));
         if (form == ScheduleForm::author) continue;
-        const auto is_close = [](double a, double b) { return std::abs(a - b) < 1e-9 * (1 + b); };
         CHECK(is_close(proof->noise, algorithm.noise(collective, team)));
         CHECK(is_close(proof->inner_noise, algorithm.inner_noise(collective, team)));
     }

@@ -37,8 +37,9 @@ void check(Collective collective, const RingOrders &rings, uint32_t root) {
                                   });
         CHECK_OK(proof);
         CHECK_EQ(proof->rounds, by_all.rounds(collective, team));
-        const double noise = form == ScheduleForm::author ? 0 : by_all.noise(collective, team);
-        CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
+        const NoiseMoments noise =
+            form == ScheduleForm::author ? NoiseMoments() : by_all.noise(collective, team);
+        CHECK(is_close(proof->noise, noise));
     }
 }
 

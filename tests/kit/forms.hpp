@@ -9,6 +9,7 @@
 #include "schedule/shape.hpp"
 
 #include <array>
+#include <cmath>
 
 namespace qccl {
 
@@ -21,6 +22,12 @@ inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
     for (const Collective collective : value_collectives)
         if (algorithm.has(collective)) found.push_back(collective);
     return found;
+}
+
+inline bool is_close(const NoiseMoments &a, const NoiseMoments &b) {
+    const auto are_close = [](double x, double y) { return std::abs(x - y) < 1e-9 * (1 + y); };
+    return are_close(a.first, b.first) && are_close(a.second, b.second) &&
+           are_close(a.third, b.third);
 }
 
 inline Algorithm algorithm_of(std::string_view spec) {

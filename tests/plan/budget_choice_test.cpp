@@ -56,7 +56,9 @@ std::optional<double> fastest_ns(const Problem &problem, double error, const Alg
             if (forced ? plan.algorithm != forced || plan.geometry.segment == 0
                        : !candidate.refusal.empty())
                 continue;
-            if (plan.cost.noise > row.most_encodes || row.nmse * plan.cost.noise > error) continue;
+            if (plan.cost.noise.first > row.most_encodes ||
+                row.nmse * plan.cost.noise.first > error)
+                continue;
             if (!fastest || plan.cost.time_ns < *fastest) fastest = plan.cost.time_ns;
         }
     }
@@ -258,7 +260,7 @@ static void owners_keep_what_the_budget_says() {
                                               ? ":owner=exact"
                                               : ",owner=exact"));
             const double share = collective == Collective::all_gather ? 0.75 : 1;
-            CHECK(exact.cost.noise == usual.cost.noise * share);
+            CHECK(exact.cost.noise.first == usual.cost.noise.first * share);
         }
 }
 

@@ -195,7 +195,7 @@ static void an_inner_codec_may_lose_only_where_the_call_does() {
         problem.places = &places;
         const Plan plan = chosen(problem, "hierarchy:inner_codec=int4");
         CHECK_EQ(spec(plan.inner_codec), std::string(inner));
-        CHECK_EQ(plan.cost.inner_noise != 0, !plan.inner_codec.is_lossless());
+        CHECK_EQ(plan.cost.inner_noise.first != 0, !plan.inner_codec.is_lossless());
     }
     CHECK(chosen(all_reduce(1, 4), "hierarchy").inner_codec.is_lossless());
 }

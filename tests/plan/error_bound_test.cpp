@@ -89,7 +89,7 @@ double measured_nmse(const Case &data, const Codec &codec, const std::string &al
 }
 
 double encodes_by(const char *algorithm, uint32_t ranks) {
-    return algorithm_of(algorithm).noise(Collective::all_reduce, {.size = ranks});
+    return algorithm_of(algorithm).noise(Collective::all_reduce, {.size = ranks}).first;
 }
 
 } // namespace

@@ -58,7 +58,7 @@ void samples_are_composed_as_predictions_are() {
         for (const uint32_t ranks : {2U, 5U, 16U}) {
             const double encodes = (ranks + 1) / 2.0;
             Plan plan{.algorithm = {}, .codec = codec};
-            plan.cost.noise = encodes;
+            plan.cost.noise.first = encodes;
             plan.cost.summands = ranks;
             const Loss once = loss_of(codec, DataType::float32, 1, 1);
             const double estimate =

@@ -35,30 +35,35 @@ std::string refusal(const Theorem &theorem, const std::vector<Schedule> &schedul
 }
 
 // Returns the predicted noise; nothing if there is no formula.
-std::optional<double> predicted_noise(const Algorithm &a, Collective collective, double P) {
+std::optional<NoiseMoments> predicted_noise(const Algorithm &a, Collective collective, double P) {
+    const NoiseMoments once = NoiseMoments::of(1);
     const bool is_ring = a.name() == "ring";
     if (is_prefix(collective) || a.name() == "chain") return {};
     if (collective == Collective::all_gather || collective == Collective::broadcast ||
         collective == Collective::send)
-        return 1;
-    const double others = (P - 1) / P;
+        return once;
+    const NoiseMoments others = once * ((P - 1) / P);
     if (collective == Collective::gather || collective == Collective::scatter ||
         collective == Collective::all_to_all)
         return others;
     if (a.name() == "halving") {
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
-        const double to_root = collective == Collective::reduce ? others : 0;
-        return std::log2(P) / 2 + (collective == Collective::all_reduce ? 1 : to_root);
+        const NoiseMoments sums{std::log2(P) / 2, (P - 1) / (2 * P), (P * P - 1) / (6 * P * P)};
+        if (collective == Collective::all_reduce) return sums + once;
+        return collective == Collective::reduce ? sums + others : sums;
     }
     if (a.name() == "doubling") {
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
-        return std::log2(P);
+        return NoiseMoments{std::log2(P), (P - 1) / P, (P * P - 1) / (3 * P * P)};
     }
     if (a.name() == "tree" || a.name() == "hierarchy") return {};
-    if (a.own() == OwnInput::as_encoded) return 1;
-    const double sums = is_ring ? (P - 1) / 2 : others;
+    if (a.own() == OwnInput::as_encoded) return NoiseMoments{1, 1 / P, 1 / (P * P)};
+    const NoiseMoments sums =
+        is_ring ? NoiseMoments{(P - 1) / 2, (P - 1) * (2 * P - 1) / (6 * P),
+                               (P - 1) * (P - 1) / (4 * P)}
+                : NoiseMoments{(P - 1) / P, (P - 1) / (P * P), (P - 1) / (P * P * P)};
     if (collective == Collective::reduce) return sums + others;
-    return collective == Collective::reduce_scatter ? sums : sums + 1;
+    return collective == Collective::reduce_scatter ? sums : sums + once;
 }
 
 } // namespace
@@ -76,11 +81,12 @@ static void every_algorithm_is_proven() {
                     CHECK_OK(proof);
                     const bool has_codec = form != ScheduleForm::author && P > 1;
                     const Team team{.size = P, .root = root};
-                    const double noise = has_codec ? a.noise(collective, team) : 0;
-                    CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
+                    const NoiseMoments noise =
+                        has_codec ? a.noise(collective, team) : NoiseMoments();
+                    CHECK(is_close(proof->noise, noise));
                     if (const auto formula = predicted_noise(a, collective, P);
                         has_codec && formula)
-                        CHECK(std::abs(noise - *formula) < 1e-9 * noise);
+                        CHECK(is_close(noise, *formula));
                     CHECK_EQ(a.rounds(collective, team), proof->rounds);
                 }
 }
@@ -109,10 +115,11 @@ static void owners_may_keep_exact_values() {
                     CHECK_OK(proof);
                     const Team team{.size = P, .root = root};
                     const bool has_codec = form != ScheduleForm::author && P > 1;
-                    const double noise = has_codec ? a.noise(collective, team, is_exact) : 0;
-                    CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
-                    const double formula = row_of(collective).gathers ? (P - 1.0) / P : 1;
-                    if (has_codec) CHECK(std::abs(noise - formula) < 1e-9);
+                    const NoiseMoments noise =
+                        has_codec ? a.noise(collective, team, is_exact) : NoiseMoments();
+                    CHECK(is_close(proof->noise, noise));
+                    const double part = row_of(collective).gathers ? (P - 1.0) / P : 1;
+                    if (has_codec) CHECK(is_close(noise, NoiseMoments::of(1) * part));
                     CHECK_EQ(a.rounds(collective, team), proof->rounds);
                 }
 }
