@@ -1,5 +1,7 @@
-// What samples of calls show about the error of their results. Estimates the error of a result from
-// samples of one rank's values and of the result.
+// What samples of calls show about the error of their results. The error of a result is estimated
+// from samples of one rank's values and of the result in two ways: expected_nmse() says how far the
+// result will probably be off, and estimated_nmse() is cautious, for callers who must not lose more
+// than they allow.
 //
 // GuardState decides when calls with a guard go lossless, and when they use their codec again.
 // Every rank notes the same errors of the same calls, so all ranks decide alike.
@@ -29,7 +31,7 @@ namespace qccl {
 // How often a plan encodes values on their way, and with which codecs.
 struct EncodeCounts {
     Codec codec, inner_codec;
-    double encodes = 0, inner_encodes = 0;
+    NoiseMoments encodes = {}, inner_encodes = {};
     double summands = 1;
 
     bool loses() const;
@@ -44,12 +46,36 @@ struct SampledValues {
     double cancellation = 1;
 };
 
-// Estimates the NMSE of the result: each encode loses what one loses in the samples, composed as in
-// predicted_nmse(). Ranks that resemble each other make the result stronger, and their errors too
-// if the errors resemble each other as much. The estimate assumes that they do, so that it is not
-// too low for such data. The estimate also assumes that the other ranks' values are about as large
-// as this rank's.
+// Estimates the NMSE of the result so that it is not too low; guards and the audit's worst samples
+// use it. Each encode loses what one loses in the samples, composed as in predicted_nmse(). Ranks
+// that resemble each other make the result stronger, and their errors too if the errors resemble
+// each other as much. The estimate assumes that they do, so that it is not too low for such data.
+// The estimate also assumes that the other ranks' values are about as large as this rank's.
 double estimated_nmse(const EncodeCounts &counts, const SampledValues &values);
+
+// What samples of many calls show about the sums, or what whole vectors show. Losses are those of
+// one encode: of the ranks' values, and of the results.
+struct SumStatistics {
+    Loss input, result;
+    Loss inner_input = {}, inner_result = {}; // with the inner tiers' codec
+    // The ranks' mean squares together in units of the result's: 1 for independent ranks, 1 / ranks
+    // for equal ones, more than 1 for ranks that cancel each other out.
+    double power_ratio = 1;
+};
+
+// Returns the NMSE that is expected of the result. The estimate assumes that the ranks' values are
+// equally large, and that any two ranks resemble each other as much as any other two. Then
+// `power_ratio` says how large every partial sum is, and its encode loses that part of what one
+// encode loses: as one of inputs does if it holds one contribution, as one of results does if it
+// holds all. Equal ranks lose what one encode loses, since they round alike. The estimate is meant
+// to be within 15 % of the error. It is too high, in rings by half and more, where a sum is hardly
+// rounded anew at each rank: of 16 ranks and more that resemble each other closely, and of ranks
+// whose large values lie in different places.
+double expected_nmse(const EncodeCounts &counts, const SumStatistics &statistics);
+
+// Returns SumStatistics::power_ratio from the sums of squares of this rank's values and of the
+// result at the same places; 1 if `own` is 0.
+double power_ratio_of(double own, double result, double summands);
 
 // Returns SampledValues::cancellation. `own` is the sum of squares of this rank's values; for 0 the
 // function returns 1. `result` is the sum of squares of the result at the same places.
@@ -124,7 +150,8 @@ struct AuditEntry {
 
 struct AuditFinding {
     double bits = 0;                // per value on the wire
-    double nmse = 0, worst = 0;     // of the result: over all samples, and of the worst one
+    double nmse = 0;                // of the result, as expected of all samples together
+    double worst = 0;               // of the worst sample, cautiously
     double lossless_ns = 0, ns = 0; // of a call, predicted
     std::string algorithm;          // that the planner chooses with the codec
 };

@@ -76,7 +76,8 @@ void ranks_that_cancel_each_other_out_weigh_errors_more() {
     CHECK_EQ(cancellation_of(1, 0.04, 4), 100.0);
     CHECK_EQ(cancellation_of(0, 1, 4), 1.0);
     CHECK_EQ(cancellation_of(1, 0, 4), 1e12); // the ranks cancel out entirely
-    const EncodeCounts counts{.codec = *parse_codec("int8"), .inner_codec = {}, .encodes = 2};
+    const EncodeCounts counts{
+        .codec = *parse_codec("int8"), .inner_codec = {}, .encodes = {.first = 2}};
     CHECK(std::abs(estimated_nmse(counts, {{0, 1e-4}, {}, 100}) - 0.02) < 1e-12);
 }
 

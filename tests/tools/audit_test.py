@@ -19,6 +19,7 @@ from launchers import HERE_ALONE, environment, free_port, start_by_hand
 LIBRARY = sys.argv[1]
 NETWORK = pathlib.Path(LIBRARY).with_name("libqccl_ucx.so")
 RANKS, COUNT = 4, 1 << 18
+PIECE = 4096  # values of a call of the job in pieces, which has a tag for each call
 FLOAT32, INT32, SUM, AVG, MAX = 7, 2, 0, 4, 2
 KINDS = ("independent", "correlated", "equal", "cancelling")
 
@@ -28,6 +29,8 @@ def values_of(kind, rank):
     own, common = np.random.default_rng(rank + 1), np.random.default_rng(0)
     scale = np.exp(np.repeat(common.normal(size=COUNT // 64), 64))
     shared, single = common.standard_normal(COUNT), own.standard_normal(COUNT)
+    if kind == "gradients":  # heavy tails, some of it common to all ranks
+        return (scale ** 0.7 * (0.6 * shared + 0.8 * own.standard_t(5, COUNT)))[:COUNT // 4].astype(np.float32)
     mixed = {"independent": single, "correlated": 0.7 * shared + 0.7 * single, "equal": shared,
              "cancelling": shared * (1 if rank % 2 else -1) + 0.2 * single}[kind]
     return (mixed * scale).astype(np.float32)
@@ -65,6 +68,11 @@ class Rank:
 
     def job(self, kind, folder):
         values = values_of(kind, self.rank)
+        if kind == "gradients":
+            pieces = [self.reduce(piece, 1 + tag) for tag, piece in enumerate(values.reshape(-1, PIECE))]
+            np.save(folder / f"result-{self.rank}.npy", np.concatenate(pieces))
+            self.do(self.qccl.qcclCommDestroy(self.comm))
+            return
         for _ in range(4):
             sums = self.reduce(values, 1)
         np.save(folder / f"result-{self.rank}.npy", sums)
@@ -182,6 +190,26 @@ class Audits(unittest.TestCase):
                         # What is taken for granted of ranks that resemble each other, or cancel each other out.
                         too_high = {"independent": 1.4, "correlated": 2, "equal": 3.5, "cancelling": 8}
                         self.assertLess(found["worst_nmse"], too_high[kind] * measured)
+            for file in self.folder.glob("*.json"):
+                file.unlink()
+
+    def test_errors_of_gradients_are_expected(self):
+        """The expected error of a job, all its pieces together, is near the one that the codec makes, and the cautious one is not."""
+        exact = sum(values_of("gradients", rank).astype(np.float64) for rank in range(RANKS))
+        weights = np.square(exact).reshape(-1, PIECE).sum(axis=1)
+        codecs = ("int8", "int4", "minmax:bits=4", "mxfp8e4m3", "onebit", "topk:ratio=0.1")
+        for algorithm in ("direct", "ring"):
+            _, files = self.audit("threads", "gradients", ",".join(codecs), QCCL_ALGO=algorithm)
+            for number, codec in enumerate(codecs):
+                with self.subTest(algorithm=algorithm, codec=codec):
+                    self.run_job("threads", "gradients", QCCL_CODEC=f"{codec}:min=0" if ":" not in codec else f"{codec},min=0", QCCL_ALGO=algorithm)
+                    measured = float(np.sum((self.result() - exact) ** 2) / np.sum(exact ** 2))
+                    rows = [[self.row_of(file, tag=1 + tag)["codecs"][number] for tag in range(weights.size)] for file in files]
+                    expected, worst = (np.average([[row[name] for row in of_rank] for of_rank in rows], axis=0) @ weights / weights.sum()
+                                       for name in ("nmse", "worst_nmse"))
+                    self.assertLess(abs(expected / measured - 1), 0.15)
+                    if codec == "int4":
+                        self.assertGreater(worst, 1.2 * measured)
             for file in self.folder.glob("*.json"):
                 file.unlink()
 
