@@ -1986,6 +1986,11 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  *     count=      elements, as the function takes them; not together with bytes=. Of a v-form
  *                 those of a mean part; where a rank knows its own parts alone, both are ignored
  *     type=, op=, root=, codec=, algorithm=
+ *     sample=     INPUT/RESULT/RATIO, what is known about the values of a sum: the NMSE of one
+ *                 encode of the ranks' vectors, that of one encode of the result, and the sum of
+ *                 squares of all ranks' vectors over that of the result (1 for independent ranks).
+ *                 The answer then says which NMSE they lead to, beside the one that is predicted
+ *                 for independent values
  *     format=     text, or json: one object with the same and more (`man qccl-info` describes it)
  *   Without codec= and algorithm= the text explains what a call without a config would get. If the
  *   communicator's config or the environment named the codec, the algorithm or the cut, the text

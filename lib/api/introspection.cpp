@@ -9,6 +9,9 @@
 #include "plan/explain.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -28,7 +31,8 @@ struct Words {
 Error unclear(std::string_view word) {
     return invalid_argument(
         "what: \"%.*s\" is not understood; expected a collective (%s) or a v-form, then bytes= or "
-        "count=, type=, op=, root=, codec=, algorithm=, format=text or json",
+        "count=, type=, op=, root=, codec=, algorithm=, sample=INPUT/RESULT/RATIO, format=text or "
+        "json",
         static_cast<int>(std::min<size_t>(word.size(), 40)), word.data(),
         listed({collective_names.begin(), collective_names.end()}).c_str());
 }
@@ -36,6 +40,26 @@ Error unclear(std::string_view word) {
 template <class Value, class Parsed> bool store(Value &value, const Parsed &parsed) {
     if (parsed) value = *parsed;
     return parsed.has_value();
+}
+
+// Parses the NMSE of one encode of the ranks' values and of one of the result, and the power ratio.
+std::optional<SumStatistics> parse_sample(std::string_view text) {
+    std::array<double, 3> numbers{};
+    const char *at = text.data(), *const end = at + text.size();
+    for (double &number : numbers) {
+        const auto [behind, error] = std::from_chars(at, end, number);
+        const bool is_last = &number == &numbers.back();
+        if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+        if (is_last != (behind == end) || (!is_last && *behind != '/')) return std::nullopt;
+        at = behind + 1;
+    }
+    if (numbers[2] == 0) return std::nullopt;
+    const Loss input{.growth = numbers[0]}, result{.growth = numbers[1]};
+    return SumStatistics{.input = input,
+                         .result = result,
+                         .inner_input = input,
+                         .inner_result = result,
+                         .power_ratio = numbers[2]};
 }
 
 Result<bool> take_word(std::string_view word, Words &words) {
@@ -51,6 +75,7 @@ Result<bool> take_word(std::string_view word, Words &words) {
     if (key == "count") return store(words.count, parse_bytes(value));
     if (key == "type") return store(words.question.type, parse_type(value));
     if (key == "op") return store(words.question.op, parse_op(value));
+    if (key == "sample") return store(words.question.sample, parse_sample(value));
     if (key == "codec") {
         QCCL_TRY(words.question.codec, parse_codec(value));
         return true;
@@ -168,6 +193,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                       .places = parts.places.get()},
                      inputs, choice.algorithm, question.is_json ? &link_bytes : nullptr));
     if (question.v_form) explanation.set_v_form(*question.v_form);
+    explanation.sample = question.sample;
     explanation.rules = choice.reasons;
     if (choice.codec.guard != 0)
         explanation.rules += comm.guards().describe({.collective = question.collective,

@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
+#include "plan/sampled_error.hpp"
 
 #include <optional>
 #include <string>
@@ -20,8 +21,9 @@ struct ExplainQuery {
     uint64_t count = 0;               // as the C function counts; of a v-form that of a mean part
     std::optional<Collective> v_form; // of the collective, if the call is one
     std::optional<Codec> codec;
-    std::string algorithm; // empty: the text names none
-    bool is_json = false;  // the answer is JSON, otherwise text
+    std::string algorithm;               // empty: the text names none
+    bool is_json = false;                // the answer is JSON, otherwise text
+    std::optional<SumStatistics> sample; // what the caller knows about the values
 };
 
 // `ranks` is the communicator's size; `bytes=` means the bytes of the whole vector. An error

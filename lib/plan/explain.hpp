@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "plan/link_class.hpp"
 #include "plan/planner.hpp"
+#include "plan/sampled_error.hpp"
 
 #include <array>
 #include <cstdint>
@@ -86,9 +87,11 @@ struct Explanation {
     // The plan without a codec, if the call uses a codec that must pay for itself between hosts.
     std::optional<Plan> lossless = {};
 
-    // The caller fills these in: the v-form, if the call is one; which items of settings decided, a
-    // line for each, and what carries the call. Empty: the output does not mention it.
+    // The caller fills these in: the v-form, if the call is one; what is known about the values;
+    // which items of settings decided, a line for each; and what carries the call. Empty: the
+    // output does not mention it.
     std::optional<Collective> v_form = {};
+    std::optional<SumStatistics> sample = {};
     std::string rules = {}, transport = {};
 
     // Drops the candidates that lack the v-form.

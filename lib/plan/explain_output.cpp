@@ -161,8 +161,11 @@ void add_link_bytes(std::string &text, const LinkBytes &bytes) {
     if (!list.empty()) text.append("; all together ").append(list);
 }
 
-void add_error(std::string &text, const Plan &plan, DataType type) {
+void add_error(std::string &text, const Plan &plan, DataType type,
+               const std::optional<SumStatistics> &sample) {
     if (plan.cost.noise.first != 0) append_format(text, "; NMSE %.4g", predicted_nmse(plan, type));
+    if (plan.cost.noise.first != 0 && sample)
+        append_format(text, ", by the sample %.4g", expected_nmse(encode_counts(plan), *sample));
     if (const auto most = nmse_bound(plan); most && *most != 0)
         append_format(text, ", at most %.2g", *most);
 }
@@ -178,7 +181,8 @@ bool is_bound_by_racks(const Cost &cost) {
     return cost.rack_ns > 0 && cost.rack_ns >= cost.wire_ns;
 }
 
-void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Problem &problem) {
+void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Explanation &all) {
+    const Problem &problem = all.planned;
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     append_format(text, "%c %-17s", candidate.status == CandidateStatus::chosen ? '*' : ' ',
@@ -203,7 +207,7 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
     if (candidate.link_bytes) add_link_bytes(text, *candidate.link_bytes);
     if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
         append_format(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
-    add_error(text, plan, problem.type);
+    add_error(text, plan, problem.type, all.sample);
     add_verdict(text, candidate);
     text += "\n";
 }
@@ -235,8 +239,7 @@ std::string print_text(const Explanation &all, bool shows_places) {
     if (!all.has_usual_cut())
         text += "  cut as settings or the plan say; times and bytes are of the usual cut, by which "
                 "algorithms are chosen\n";
-    for (const ExplainedCandidate &candidate : all.candidates)
-        add_candidate(text, candidate, all.planned);
+    for (const ExplainedCandidate &candidate : all.candidates) add_candidate(text, candidate, all);
     return text + all.reason() + "\n";
 }
 
@@ -295,7 +298,8 @@ Json nmse_of(const Plan &plan, DataType type) {
     return info(type).is_float ? or_null(predicted_nmse(plan, type)) : Json(nullptr);
 }
 
-Json json_of(const ExplainedCandidate &candidate, DataType type) {
+Json json_of(const ExplainedCandidate &candidate, DataType type,
+             const std::optional<SumStatistics> &sample) {
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     Json json = {{"algorithm", spec(plan.algorithm)},
@@ -321,6 +325,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
                  {"bytes_by_link", by_class(candidate.link_bytes)},
                  {"nmse_predicted", nmse_of(plan, type)},
                  {"nmse_bound", or_null(nmse_bound(plan))}});
+    if (sample) json["nmse_expected"] = expected_nmse(encode_counts(plan), *sample);
     return json;
 }
 
@@ -360,7 +365,7 @@ std::string print_json(const Explanation &all) {
     const Plan &plan = all.chosen();
     Json candidates = Json::array(), options = Json::array();
     for (const ExplainedCandidate &candidate : all.candidates)
-        candidates.push_back(json_of(candidate, problem.type));
+        candidates.push_back(json_of(candidate, problem.type, all.sample));
     for (const BudgetOption &option : all.choice.options) options.push_back(json_of(option));
     Json json = {{"version", explain_json_version},
                  {"collective", all.call_name()},

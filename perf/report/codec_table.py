@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """What codecs cost and lose: a row for each codec, set of data and number of ranks, as a table, a CSV file and a picture.
 
-bits: of a value on the wire, header included. one encode: NMSE of the ranks' vectors when each is encoded once. measured and
-predicted: NMSE of the sum of all ranks by that algorithm, and what the planner expects of independent Gaussian values. bias: of codecs
-with noise, the largest mean error of a value over --trials encodes with different seeds, in standard deviations of that mean; about 4
-of a few hundred values are normal. GB/s: of unencoded values on one core, between memory and memory, to encode and to decode and
-add, beside memcpy in the same run.
+bits: of a value on the wire, header included. one encode: NMSE of the ranks' vectors when each is encoded once. measured: NMSE of the sum
+of all ranks by that algorithm. predicted: what the planner expects of independent Gaussian values. expected: what it expects if it is told
+of these data how much one encode of the ranks' vectors loses, how much one encode of the sum, and how strong the vectors are beside the sum
+(sample= of qcclExplain). bias: of codecs with noise, the largest mean error of a value over --trials encodes with different seeds, in
+standard deviations of that mean; about 4 of a few hundred values are normal. GB/s: of unencoded values on one core, between memory and
+memory, to encode and to decode and add, beside memcpy in the same run.
 
 Data: independent values of a Gaussian (gauss) and of Student's t with 3 degrees of freedom (student); Gaussian values whose strength
 differs from block to block (blocks); nine of ten values zero (sparse); ranks that resemble each other, with a correlation of 0.9
@@ -32,8 +33,8 @@ from comparison import picture, vectors as vector_words  # noqa: E402
 CODECS = ("fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=4", "mxfp8e4m3",
           "mxfp8e4m3:scale=ocp", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "topk:ratio=0.01", "int4:round=stochastic")
 ALGORITHMS = ("direct", "ring", "tree")
-Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted bias encode decode_add memcpy")
-COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
+Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted expected bias encode decode_add memcpy")
+COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
 TRIED_VALUES = 256  # whose errors are averaged over the trials
 
 
@@ -116,8 +117,8 @@ def with_key(spec, key):
     return f"{spec}{',' if ':' in spec else ':'}{key}"
 
 
-def nmse(errors, exact):
-    return sum(float(numpy.square(each, dtype=float).sum()) for each in errors) / sum(float(numpy.square(each, dtype=float).sum()) for each in exact)
+def squares(vectors):
+    return sum(float(numpy.square(vector, dtype=float).sum()) for vector in vectors)
 
 
 class Meter:
@@ -126,27 +127,38 @@ class Meter:
     def __init__(self, qccl, vectors):
         self.qccl, self.vectors = qccl, vectors
         self.exact = sum(vector.astype(float) for vector in vectors)
+        self.power_ratio = squares(vectors) / squares([self.exact])
 
-    def one_encode(self, spec):
+    def one_encode(self, spec, vectors=None):
         """(bits of a value, NMSE)"""
-        codec = self.qccl.Codec(spec)
-        coded = [codec.encode(vector) for vector in self.vectors]
-        errors = [codec.decode(data, like=vector).astype(float) - vector for data, vector in zip(coded, self.vectors)]
-        return 8 * coded[0].size / self.vectors[0].size, nmse(errors, self.vectors)
+        codec, vectors = self.qccl.Codec(spec), vectors or self.vectors
+        coded = [codec.encode(vector) for vector in vectors]
+        errors = [codec.decode(data, like=vector).astype(float) - vector for data, vector in zip(coded, vectors)]
+        return 8 * coded[0].size / vectors[0].size, squares(errors) / squares(vectors)
+
+    def sample(self, spec):
+        """What explain takes as sample=."""
+        of_sum = self.one_encode(spec, [self.exact.astype(numpy.float32)])[1]
+        return f"{self.one_encode(spec)[1]:.9g}/{of_sum:.9g}/{self.power_ratio:.9g}"
+
+    def explained(self, comm, spec, algorithm, sample):
+        """(NMSE that is predicted, NMSE that is expected of the sample)"""
+        told = comm.explain(f"all_reduce count={self.exact.size} type=float codec={spec} algorithm={algorithm} sample={sample}", format="json")
+        found, = ((row["nmse_predicted"], row["nmse_expected"]) for row in told["candidates"] if row["verdict"] == "chosen")
+        return found
 
     def sums(self, spec, algorithm):
-        """(NMSE of the sum, the one that is predicted)"""
-        coded = spec if "min=" in spec else with_key(spec, "min=0")
+        """(NMSE of the sum, the one that is predicted, the one that is expected)"""
+        coded, sample = spec if "min=" in spec else with_key(spec, "min=0"), self.sample(spec)
 
         def body(comm):
-            told = comm.explain(f"all_reduce count={self.exact.size} type=float codec={coded} algorithm={algorithm}", format="json")
-            predicted, = (row["nmse_predicted"] for row in told["candidates"] if row["verdict"] == "chosen")
+            predicted = self.explained(comm, coded, algorithm, sample)
             return comm.all_reduce(self.vectors[comm.rank].copy(), codec=coded, algorithm=algorithm), predicted
 
         results = self.qccl.run_threads(len(self.vectors), body)
         if any(sum_.tobytes() != results[0][0].tobytes() for sum_, _ in results):
             sys.exit(f"codec_table.py: the sums of the ranks differ ({spec}, {algorithm})")
-        return nmse([results[0][0] - self.exact], [self.exact]), results[0][1]
+        return squares([results[0][0] - self.exact]) / squares([self.exact]), *results[0][1]
 
     def bias(self, spec, trials):
         """The largest mean error, in standard deviations of the mean; None: the codec draws no noise."""
@@ -247,7 +259,7 @@ def main():
     import qccl  # noqa: PLC0415
 
     rows = []
-    print(COLUMNS.format("data", "ranks", "codec", "bits", "one encode", "algorithm", "measured", "predicted", "bias", "encode", "add", "memcpy"))
+    print(COLUMNS.format("data", "ranks", "codec", "bits", "one encode", "algorithm", "measured", "predicted", "expected", "bias", "encode", "add", "memcpy"))
     for row in measure(chosen, qccl, lambda words: print(words, file=sys.stderr, flush=True)):
         rows.append(row)
         print(COLUMNS.format(*row[:3], shown(row.bits), shown(row.one_encode), row.algorithm, *map(shown, row[6:])), flush=True)

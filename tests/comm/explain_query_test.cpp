@@ -21,6 +21,10 @@ static void every_word_is_understood() {
     CHECK_EQ(question.root, 3U);
     CHECK_EQ(spec(*question.codec), "int4:block=64");
     CHECK_EQ(question.algorithm, "ring");
+    CHECK(!question.sample);
+    const auto sample = parse("all_reduce sample=7e-3/0.006/0.5").sample;
+    CHECK(sample && sample->input.nmse() == 7e-3 && sample->result.nmse() == 0.006);
+    CHECK(sample->power_ratio == 0.5);
 }
 
 static void the_rest_has_defaults() {
@@ -60,6 +64,12 @@ static void what_is_not_understood_is_named() {
                                      {"all_reduce colour=red", "colour=red"},
                                      {"all_reduce type=string", "type=string"},
                                      {"all_reduce root=-1", "root=-1"},
+                                     {"all_reduce sample=0.1/0.1", "sample=0.1/0.1"},
+                                     {"all_reduce sample=1/1/1/1", "sample=1/1/1/1"},
+                                     {"all_reduce sample=1/-1/1", "sample=1/-1/1"},
+                                     {"all_reduce sample=1/1/0", "sample=1/1/0"},
+                                     {"all_reduce sample=nan/1/1", "sample=nan/1/1"},
+                                     {"all_reduce sample=1,1,1", "sample=1,1,1"},
                                      {"all_reduce count=9223372036854775807", "count"}}) {
         const auto refused = parse_explain_query(text, 2);
         CHECK(!refused && refused.error().code == Code::invalid_argument);

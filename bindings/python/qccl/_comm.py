@@ -222,7 +222,7 @@ class Comm(Collectives, Handle):
     def explain(self, what: str, *, format: str = "text") -> Any:
         """Explains what the planner would do with a call: comm.explain("all_reduce bytes=64M type=float codec=int4").
 
-        what: the collective, and any of bytes= count= type= op= root= codec= algorithm=. format: "text", or "json": the same and
+        what: the collective, and any of bytes= count= type= op= root= codec= algorithm= sample=. format: "text", or "json": the same and
         more as a dictionary.
         """
         text = told_text(lib.qcclExplain, self._open_handle(), in_c(f"{what} format={format}").encode(), comm=self._handle)
