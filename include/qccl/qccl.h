@@ -1670,7 +1670,7 @@ typedef struct {
     size_t size;             /* these three: set by QCCL_STATE_CONFIG_INIT and qcclConfigInit */
     uint32_t magic;
     uint32_t version;
-    uint64_t seed;           /* of stochastic rounding; equal on all ranks. It takes the place of
+    uint64_t seed;           /* of rounding with noise; equal on all ranks. It takes the place of
                               * the codec's */
     qcclFeedback_t feedback; /* default: qcclFeedbackAll */
     float momentum;          /* of the codec of the state's calls, as its key momentum has it: 0.9

@@ -86,18 +86,28 @@ constexpr uint32_t noise_draw(uint64_t key, uint64_t call, uint64_t index) {
 
 // ---- Rounding to codes
 
-// A noise draw u = k / 2^16. `nearest` means rounding to nearest without a draw.
+// A noise draw u = k / 2^16. `nearest` means rounding to nearest without a draw. Dither rounds to
+// nearest what u - 1/2 has been added to.
 struct Draw {
     static constexpr uint32_t nearest = ~0U;
     uint32_t k = nearest;
+    bool is_dither = false;
 };
+
+// Returns u - 1/2, exactly.
+template <class T> constexpr T dither_shift(uint32_t k) {
+    return static_cast<T>(k) / T(65536) - T(0.5);
+}
 
 // Rounds v to an integer in [lowest, highest]; both bounds are below 2^15 in magnitude. Returns a
 // number whose low 16 bits are the integer's. v may be infinite; NaN gives one of the bounds.
 template <class T>
 QCCL_ANYWHERE uint32_t round_bits(T v, Draw draw, int32_t lowest, int32_t highest) {
     const T low = static_cast<T>(lowest), high = static_cast<T>(highest);
-    if (draw.k != Draw::nearest) v = std::floor(v + static_cast<T>(draw.k) / T(65536));
+    if (draw.is_dither)
+        v = v + dither_shift<T>(draw.k);
+    else if (draw.k != Draw::nearest)
+        v = std::floor(v + static_cast<T>(draw.k) / T(65536));
     // The addition below rounds to nearest; a stochastic value is an integer already. From `grid`
     // up to twice that number, a float's last bit is worth 1. The addition therefore rounds to
     // nearest even, and the low bits of the sum are the integer. Clamping before the addition gives

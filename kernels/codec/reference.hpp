@@ -41,8 +41,8 @@ inline uint64_t bucket_values(const ChunkRange &range) {
 }
 
 inline Draw draw_of(const ChunkRange &range, const Noise &noise, uint64_t element) {
-    if (range.codec->rounding == Rounding::nearest) return {};
-    return {noise_draw(noise.key, noise.call, noise.first_index + element)};
+    if (!range.codec->draws_noise()) return {};
+    return {noise_draw(noise.key, noise.call, noise.first_index + element), range.codec->dithers()};
 }
 
 // Loads an element for a codec that computes in fp32. A double beyond fp32 becomes an infinity.

@@ -51,7 +51,14 @@ void decode_integer(const ChunkRange &range, const std::byte *payload, uint64_t 
             load_bits<uint16_t>(payload + range.layout->scales, (first + i) / bucket_values(range));
         const uint32_t code = read_code(range, payload, first + i);
         const int32_t number = static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
-        values[i] = block_value(number, widen<Bfloat>(scale));
+        const float unit = widen<Bfloat>(scale);
+        if (!range.codec->dithers()) {
+            values[i] = block_value(number, unit);
+            continue;
+        }
+        const auto shift = dither_shift<float>(draw_of(range, range.noise, first + i).k);
+        values[i] =
+            canonical(block_dithered(static_cast<float>(number), range.codec->bits, shift, unit));
     }
 }
 
@@ -101,6 +108,12 @@ void encode_minmax(const ChunkRange &range, const Noise &noise, DataType in, con
         encode_minmax_as<float>(range, noise, in, src, payload);
 }
 
+template <class T> T minmax_value(uint32_t code, Draw draw, float minimum, float unit) {
+    if (!draw.is_dither) return bucket_value<T>(code, minimum, unit);
+    return canonical(
+        bucket_dithered<T>(static_cast<float>(code), dither_shift<T>(draw.k), minimum, unit));
+}
+
 void decode_minmax(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
                    double *values) {
     const std::byte *scales = payload + range.layout->scales;
@@ -109,8 +122,10 @@ void decode_minmax(const ChunkRange &range, const std::byte *payload, uint64_t f
         const auto minimum = load_bits<float>(scales, bucket * 2),
                    unit = load_bits<float>(scales, bucket * 2 + 1);
         const uint32_t code = read_code(range, payload, first + i);
-        values[i] = range.type == DataType::float64 ? bucket_value<double>(code, minimum, unit)
-                                                    : bucket_value<float>(code, minimum, unit);
+        const Draw draw = range.codec->dithers() ? draw_of(range, range.noise, first + i) : Draw();
+        values[i] = range.type == DataType::float64
+                        ? minmax_value<double>(code, draw, minimum, unit)
+                        : minmax_value<float>(code, draw, minimum, unit);
     }
 }
 

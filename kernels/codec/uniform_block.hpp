@@ -66,11 +66,22 @@ constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
     return block_scale(extreme == 0 ? uint16_t{0} : round_scale(extreme, bits));
 }
 
+// Dither gives the code -bound no noise, so that the extreme value, which lies there, keeps the
+// error of rounding to the nearest. Returns whether v takes that code: in the last step the odds
+// are those that keep the mean of the decoded values at v.
+QCCL_ANYWHERE inline bool takes_last_code(float v, float shift, int32_t bound) {
+    const float rest = 1.0F - shift, above = v + static_cast<float>(bound);
+    return above + above < rest * rest - 0.25F;
+}
+
 // Encodes a value of a block that has codes. The low 16 bits of the result are the code's.
 QCCL_ANYWHERE inline uint32_t block_bits(float x, const BlockScale &scale, unsigned bits,
                                          Draw draw) {
     const int32_t bound = 1 << (bits - 1);
-    return round_bits(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
+    const float v = x * scale.lift * scale.inverse;
+    const bool leaves_last =
+        draw.is_dither && !takes_last_code(v, dither_shift<float>(draw.k), bound);
+    return round_bits(v, draw, leaves_last ? 1 - bound : -bound, bound - 1);
 }
 QCCL_ANYWHERE inline int32_t block_code(float x, const BlockScale &scale, unsigned bits,
                                         Draw draw) {
@@ -82,6 +93,13 @@ constexpr float block_product(float code, float scale) { return code * scale; }
 // Decodes a code. NaN is made canonical because not every processor keeps it so.
 constexpr float block_value(int32_t code, float scale) {
     return canonical(block_product(static_cast<float>(code), scale));
+}
+
+// The same for a code of which the noise `shift` is subtracted first, unless it is the last one.
+// The zero makes +0 of -0.
+constexpr float block_dithered(float code, unsigned bits, float shift, float scale) {
+    const bool is_last = code == -static_cast<float>(1U << (bits - 1));
+    return (code - (is_last ? 0.0F : shift)) * scale + 0.0F;
 }
 
 // ---- minmax
@@ -145,6 +163,9 @@ QCCL_ANYWHERE uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bi
 // Decodes a code, except that a NaN scale gives some NaN.
 template <class T> QCCL_ANYWHERE T bucket_point(float code, float minimum, float unit) {
     return static_cast<T>(minimum) + static_cast<T>(unit) * static_cast<T>(code);
+}
+template <class T> QCCL_ANYWHERE T bucket_dithered(float code, T shift, float minimum, float unit) {
+    return static_cast<T>(minimum) + static_cast<T>(unit) * (static_cast<T>(code) - shift);
 }
 template <class T> QCCL_ANYWHERE T bucket_value(uint32_t code, float minimum, float unit) {
     return canonical(bucket_point<T>(static_cast<float>(code), minimum, unit));

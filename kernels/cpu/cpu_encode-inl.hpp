@@ -227,7 +227,7 @@ HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t va
         const auto vector = [&](size_t i) HWY_ATTR {
             const FloatVector v =
                 hn::Mul(hn::LoadU(Floats(), x + at + i), hn::LoadU(Floats(), inverses + at + i));
-            return to_codes<rounding>(v, highest, draws ? draws + at + i : nullptr);
+            return to_codes<Code, rounding>(v, highest, draws ? draws + at + i : nullptr);
         };
         store_codes<Code, 1>(vector, dst + at, high + at);
     }
@@ -259,7 +259,7 @@ void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType i
                     scales * sizeof(uint16_t));
         spread<block>(blocks.inverse, count * per_group, inverses);
         const uint16_t *drawn = nullptr;
-        if constexpr (rounding == SimdRounding::stochastic) drawn = draws.tile(g, count);
+        if constexpr (is_drawn(rounding)) drawn = draws.tile(g, count);
         quantise_spread<Code, rounding>(x, inverses, count * group_values, highest, drawn,
                                         codes.tile(g), codes.high_bytes());
         codes.take(g, count);

@@ -87,6 +87,18 @@ HWY_INLINE void fill_draws(const Noise &noise, uint64_t block, size_t count, uin
     }
 }
 
+// Returns lanes() draws as fp32 in [0, 1).
+HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
+    const hn::Rebind<uint16_t, Floats> narrow;
+    const IntVector k = hn::PromoteTo(Ints(), hn::LoadU(narrow, draws));
+    return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
+}
+
+// Returns lanes() draws as fp32, less 1/2 (dither_shift() of code_rounding.hpp).
+HWY_INLINE FloatVector dither_noise(const uint16_t *draws) {
+    return hn::Sub(unit_noise(draws), hn::Set(Floats(), 0.5F));
+}
+
 // ---- Planes
 
 namespace hn = hwy::HWY_NAMESPACE;

@@ -135,13 +135,6 @@ inline constexpr size_t groups_at_once = 2;
 inline constexpr size_t groups_at_once = 1;
 #endif
 
-// Returns lanes() draws as fp32 in [0, 1).
-HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
-    const hn::Rebind<uint16_t, Floats> narrow;
-    const IntVector k = hn::PromoteTo(Ints(), hn::LoadU(narrow, draws));
-    return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
-}
-
 // nearest_saturating: the store of the code as a byte does all the clamping that 8 bits need, or
 // none is needed.
 // stochastic_symmetric: the lowest code is the negative of the highest one.
@@ -151,12 +144,13 @@ enum class SimdRounding : uint8_t {
     nearest,
     stochastic,
     stochastic_symmetric,
+    dithered,
     powers,
     powers_stochastic,
 };
 constexpr bool is_drawn(SimdRounding rounding) {
     return rounding == SimdRounding::stochastic || rounding == SimdRounding::stochastic_symmetric ||
-           rounding == SimdRounding::powers_stochastic;
+           rounding == SimdRounding::dithered || rounding == SimdRounding::powers_stochastic;
 }
 
 // power_code() of norm_block.hpp for lanes() values.
@@ -178,14 +172,32 @@ HWY_INLINE IntVector power_codes(FloatVector v, FloatVector highest,
     return hn::Sub(hn::Xor(hn::BitCast(di, hn::Min(level, levels)), sign), sign);
 }
 
+// Adds dither to values of `int`, and keeps those that do not take the last code above it
+// (takes_last_code() of uniform_block.hpp).
+HWY_INLINE FloatVector with_dither(FloatVector v, FloatVector highest, const uint16_t *draws) {
+    const Floats d;
+    const FloatVector shift = dither_noise(draws), one = hn::Set(d, 1.0F);
+    const FloatVector rest = hn::Sub(one, shift), above = hn::Add(v, hn::Add(highest, one));
+    const auto takes_last =
+        hn::Lt(hn::Add(above, above), hn::Sub(hn::Mul(rest, rest), hn::Set(d, 0.25F)));
+    const FloatVector second = hn::Neg(highest),
+                      lowest = hn::IfThenElse(takes_last, hn::Sub(second, one), second);
+    return hn::Max(hn::Add(v, shift), lowest);
+}
+
 // Rounds scaled values to codes.
-template <SimdRounding rounding>
+template <class Code, SimdRounding rounding>
 HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
                               [[maybe_unused]] const uint16_t *draws) {
     if constexpr (rounding == SimdRounding::powers || rounding == SimdRounding::powers_stochastic) {
         return power_codes<is_drawn(rounding)>(v, highest, draws);
     } else {
-        if constexpr (is_drawn(rounding)) v = hn::Floor(hn::Add(v, unit_noise(draws)));
+        if constexpr (rounding == SimdRounding::dithered && std::is_signed_v<Code>)
+            v = with_dither(v, highest, draws);
+        else if constexpr (rounding == SimdRounding::dithered) // at least -1/2, which becomes 0
+            v = hn::Add(v, dither_noise(draws));
+        else if constexpr (is_drawn(rounding))
+            v = hn::Floor(hn::Add(v, unit_noise(draws)));
         if constexpr (rounding != SimdRounding::nearest_saturating) v = hn::Min(v, highest);
         if constexpr (rounding == SimdRounding::stochastic_symmetric)
             v = hn::Max(v, hn::Neg(highest));
@@ -237,7 +249,7 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
         FloatVector v = hn::LoadU(d, x + at + i);
         if constexpr (std::is_unsigned_v<Code>) v = hn::Sub(v, is_a ? offset_a : offset_b);
         v = hn::Mul(v, is_a ? inverse_a : inverse_b);
-        return to_codes<rounding>(v, highest, draws ? draws + at + i : nullptr);
+        return to_codes<Code, rounding>(v, highest, draws ? draws + at + i : nullptr);
     };
     store_codes<Code, groups>(vector, dst + at, high + at);
 }

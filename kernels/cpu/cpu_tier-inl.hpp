@@ -125,7 +125,9 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
     if (row.kind == CodecKind::terngrad) return encode_ternary(range, noise, in, src, payload);
     if (row.kind == CodecKind::topk) return encode_largest(range, in, src, payload);
     const bool is_integer = row.kind == CodecKind::integer;
-    if (range.codec->rounding == Rounding::stochastic)
+    if (range.codec->dithers())
+        encode_as<SimdRounding::dithered>(is_integer, range, noise, in, src, payload);
+    else if (range.codec->rounding == Rounding::stochastic)
         encode_as<SimdRounding::stochastic>(is_integer, range, noise, in, src, payload);
     else if (range.codec->bits == 8)
         encode_as<SimdRounding::nearest_saturating>(is_integer, range, noise, in, src, payload);

@@ -26,6 +26,8 @@ namespace qccl::QCCL_GPU {
 #define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1, fold<T>(batch))
 #define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
     QCCL_DEFINE(name, QCCL_CODED_RESIDENT, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
+#define QCCL_FOLD_DITHERED(name, CodecTraits)                                                      \
+    QCCL_DEFINE(name, 2, (fold_coded<CodecTraits<float>, float, Sources::any_dithered>(batch)))
 #define QCCL_ENCODE(name, CodecTraits, T)                                                          \
     QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1,                                                       \
                 (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))
@@ -51,6 +53,10 @@ QCCL_FOLD(fold_int_int, IndexedValue<int32_t>)
 QCCL_FOLD(fold_short_int, IndexedValue<int16_t>)
 QCCL_DEFINE(fold_by_chance_float, 2, fold_by_chance<float>(batch))
 QCCL_DEFINE(fold_by_chance_double, 1, fold_by_chance<double>(batch))
+QCCL_DEFINE(fold_dithered_float, 2, (fold<float, true>(batch)))
+QCCL_DEFINE(fold_dithered_double, 1, (fold<double, true>(batch)))
+QCCL_FOLD_DITHERED(fold_dithered_integer_float, IntegerTraits)
+QCCL_FOLD_DITHERED(fold_dithered_minmax_float, MinmaxTraits)
 QCCL_FOLD_CODED(fold_integer_float, IntegerTraits, float)
 QCCL_ENCODE(encode_integer_float, IntegerTraits, float)
 QCCL_ENCODE(encode_integer_double, IntegerTraits, double)

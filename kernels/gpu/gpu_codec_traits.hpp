@@ -119,10 +119,15 @@ template <class T> struct IntegerTraits {
         return static_cast<T>(block_product(number, widen_number<Bfloat>(step)));
     }
     QCCL_DEVICE static T wide_value(uint32_t code, Step step, const Operand &source) {
+        return static_cast<T>(block_product(number(code, source), widen_number<Bfloat>(step)));
+    }
+    QCCL_DEVICE static T dithered(uint32_t code, uint32_t k, Step step, const Operand &source) {
+        return static_cast<T>(block_dithered(number(code, source), source.bits,
+                                             dither_shift<float>(k), widen_number<Bfloat>(step)));
+    }
+    QCCL_DEVICE static float number(uint32_t code, const Operand &source) {
         const uint32_t sign = 1U << (source.bits - 1);
-        const auto number = static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign);
-        return static_cast<T>(
-            block_product(static_cast<float>(number), widen_number<Bfloat>(step)));
+        return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
     }
 };
 
@@ -185,6 +190,10 @@ template <class T> struct MinmaxTraits {
     }
     QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
         return bucket_point<T>(number_of_byte(codes, i, 0), step.minimum, step.unit);
+    }
+    QCCL_DEVICE static T dithered(uint32_t code, uint32_t k, Step step, const Operand &) {
+        return bucket_dithered<T>(static_cast<float>(code), dither_shift<T>(k), step.minimum,
+                                  step.unit);
     }
 };
 

@@ -52,14 +52,15 @@ QCCL_DEVICE void combine_values(RedOp op, Held<Layout, T> &values, const Held<La
 // Combines all sources of a tensor and divides the result by the batch's divisor. The first source
 // is not copied to the sum but taken into it, so that the next source is asked for before the first
 // has arrived.
-template <class T, class Layout>
+template <class T, bool has_dither, class Layout>
 QCCL_DEVICE void take_all(const Batch &batch, const Tensor &tensor, const Place<Layout> &place,
                           Held<Layout, T> &values) {
-    take<T>(batch.operand[tensor.first_source], place, values);
+    take<T, has_dither>(batch.operand[tensor.first_source], base_call(batch), place, values);
 #pragma unroll 1
     for (uint32_t source = 1; source < tensor.sources; source++) {
         Held<Layout, T> taken;
-        take<T>(batch.operand[tensor.first_source + source], place, taken);
+        take<T, has_dither>(batch.operand[tensor.first_source + source], base_call(batch), place,
+                            taken);
         combine_values<T, Layout>(batch.op, values, taken);
     }
     if (batch.divisor != 1)
@@ -100,18 +101,18 @@ template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visit
 
 // A compiler may call a lambda of this size instead of inlining it, and then keeps values in
 // memory.
-template <class T> struct FoldRow {
+template <class T, bool has_dither> struct FoldRow {
     const Batch &batch;
 
     QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> values;
-        take_all<T>(batch, tensor, place, values);
+        take_all<T, has_dither>(batch, tensor, place, values);
         put_plain<T>(sink, place, values);
     }
 };
-template <class T> QCCL_DEVICE void fold(const Batch &batch) {
-    for_each_row(batch, FoldRow<T>{batch});
+template <class T, bool has_dither = false> QCCL_DEVICE void fold(const Batch &batch) {
+    for_each_row(batch, FoldRow<T, has_dither>{batch});
 }
 
 // Folds into values of a cast that rounds with noise. A lane's runs are those that a block of the
@@ -121,7 +122,7 @@ template <class T> struct FoldRowByChance {
 
     QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         Row<T> row(batch, tensor, sink, number);
-        take_all<T>(batch, tensor, row.place, row.values);
+        take_all<T, true>(batch, tensor, row.place, row.values);
         put_by_chance(row);
     }
 };
@@ -171,7 +172,7 @@ template <class T> QCCL_DEVICE void add_velocities(const Batch &batch) {
 }
 
 // What a kernel knows about its sources: fewer kinds of sources need fewer registers.
-enum class Sources : uint8_t { one_plain, any };
+enum class Sources : uint8_t { one_plain, any, any_dithered };
 
 template <class CodecTraits, class T, Sources sources>
 QCCL_DEVICE void fold_coded(const Batch &batch) {
@@ -181,7 +182,7 @@ QCCL_DEVICE void fold_coded(const Batch &batch) {
             take_plain<T>(batch.operand[tensor.first_source], row.place, row.values);
             put_coded<CodecTraits>(row);
         } else {
-            take_all<T>(batch, tensor, row.place, row.values);
+            take_all<T, sources == Sources::any_dithered>(batch, tensor, row.place, row.values);
             put_fused<CodecTraits>(row); // the launcher fuses nothing else
         }
     });
@@ -483,7 +484,6 @@ template <class T> QCCL_DEVICE void encode_ternary(const Batch &batch) {
     if (block() == 0 && warp() == 0)
         for (uint32_t i = 0; i < batch.tensors; i++)
             clear_gaps(batch.operand[batch.tensor[i].first_source - 1]);
-    const uint64_t base_call = batch.call != nullptr ? *batch.call : 0;
     for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
         const TerngradScale scale = team_scale<T>(bucket);
         if (!bucket.is_there) return;
@@ -495,8 +495,8 @@ template <class T> QCCL_DEVICE void encode_ternary(const Batch &batch) {
             uint32_t digits = 0, power = 1;
             for (uint64_t i = byte; i < ternary.values; i += ternary.bytes, power *= 3) {
                 const uint64_t place = bucket.span.start + i;
-                const Draw draw{
-                    noise_draw(noise.key, noise.call + base_call, noise.first_index + place)};
+                const Draw draw{noise_draw(noise.key, noise.call + base_call(batch),
+                                           noise.first_index + place)};
                 digits +=
                     power * terngrad_digit(load_float_value<T>(bucket.source, place), scale, draw);
             }

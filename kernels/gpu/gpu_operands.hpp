@@ -13,6 +13,11 @@
 
 namespace qccl::QCCL_GPU {
 
+// Returns what is added to the call numbers of all noise.
+QCCL_DEVICE uint64_t base_call(const Batch &batch) {
+    return batch.call != nullptr ? *batch.call : 0;
+}
+
 // ---- Sources
 
 template <class T, class Layout>
@@ -36,9 +41,35 @@ QCCL_DEVICE void for_each_slowly(const Place<Layout> &place, Load &&load) {
     }
 }
 
+// Takes values of which the noise of their encoder is subtracted. `base_call` is added to its call
+// number. Values of one block of the generator follow each other, so few blocks are made twice.
 template <class CodecTraits, class T, class Layout>
-QCCL_DEVICE void take_coded(const Operand &source, const Place<Layout> &place,
-                            Held<Layout, T> &values) {
+QCCL_DEVICE void take_dithered(const Operand &source, uint64_t base_call,
+                               const Place<Layout> &place, const HeldCodes<Layout> &codes,
+                               Held<Layout, T> &values) {
+    const std::byte *const buckets = part_of(source, CodecTraits::bucket_part);
+    const Noise noise = source.noise();
+    uint64_t made = ~uint64_t{0};
+    std::array<uint32_t, 4> words = {};
+    for_each_slowly(place, [&](unsigned run, unsigned i, uint64_t at) {
+        const uint64_t index = noise.first_index + at;
+        if (index / philox_draws != made) {
+            made = index / philox_draws;
+            words = noise_block(noise.key, noise.call + base_call, made);
+        }
+        const uint32_t k = draw_of(words, static_cast<uint32_t>(index % philox_draws));
+        const auto step = CodecTraits::load_step(
+            buckets + bucket_of(source, at) * CodecTraits::bucket_bytes, source, at);
+        const uint32_t code = byte_of(pick(codes.low, run, i / 4), i % 4) |
+                              byte_of(pick(codes.high, run, i / 4), i % 4) << 8;
+        set(values, run, i, CodecTraits::dithered(code, k, step, source));
+    });
+}
+
+// Kernels without has_dither know no dithered sources, and so need fewer registers.
+template <class CodecTraits, class T, bool has_dither, class Layout>
+QCCL_DEVICE void take_coded(const Operand &source, [[maybe_unused]] uint64_t base_call,
+                            const Place<Layout> &place, Held<Layout, T> &values) {
     using Step = typename CodecTraits::Step;
     constexpr bool may_be_wide = requires { &CodecTraits::wide_value; };
     const auto wide_code = [](uint32_t low, uint32_t high, unsigned i) {
@@ -47,6 +78,9 @@ QCCL_DEVICE void take_coded(const Operand &source, const Place<Layout> &place,
     const std::byte *const buckets = part_of(source, CodecTraits::bucket_part);
     HeldCodes<Layout> codes;
     load_codes(source, place, codes);
+    if constexpr (has_dither && requires { &CodecTraits::dithered; })
+        if (source.is_dithered)
+            return take_dithered<CodecTraits, T>(source, base_call, place, codes, values);
     if (source.bucket % Layout::length == 0) {
         const RunBuckets<Layout> bucket(source, place);
         const std::byte *const first = buckets + bucket.first * CodecTraits::bucket_bytes;
@@ -195,19 +229,29 @@ QCCL_DEVICE void take_kept(const Operand &source, const Place<Layout> &place,
     }
 }
 
-// Takes a lane's values of any source. The tensor has at least one value.
-template <class T, class Layout>
-QCCL_DEVICE void take(const Operand &source, const Place<Layout> &place, Held<Layout, T> &values) {
+// Takes a lane's values of any source. The tensor has at least one value. `base_call` is added to
+// the call number of its noise.
+template <class T, bool has_dither, class Layout>
+QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Layout> &place,
+                      Held<Layout, T> &values) {
     if constexpr (std::is_floating_point_v<T>) {
         switch (source.codec) {
-        case CodecId::integer: return take_coded<IntegerTraits<T>, T>(source, place, values);
-        case CodecId::minmax: return take_coded<MinmaxTraits<T>, T>(source, place, values);
-        case CodecId::mxfp8e4m3: return take_coded<Mxfp8e4m3Traits<T>, T>(source, place, values);
-        case CodecId::mxfp6e2m3: return take_coded<Mxfp6e2m3Traits<T>, T>(source, place, values);
-        case CodecId::mxfp4: return take_coded<Mxfp4Traits<T>, T>(source, place, values);
-        case CodecId::nvfp4: return take_coded<Nvfp4Traits<T>, T>(source, place, values);
-        case CodecId::norm: return take_coded<NormTraits<T>, T>(source, place, values);
-        case CodecId::onebit: return take_coded<OnebitTraits<T>, T>(source, place, values);
+        case CodecId::integer:
+            return take_coded<IntegerTraits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::minmax:
+            return take_coded<MinmaxTraits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::mxfp8e4m3:
+            return take_coded<Mxfp8e4m3Traits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::mxfp6e2m3:
+            return take_coded<Mxfp6e2m3Traits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::mxfp4:
+            return take_coded<Mxfp4Traits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::nvfp4:
+            return take_coded<Nvfp4Traits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::norm:
+            return take_coded<NormTraits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::onebit:
+            return take_coded<OnebitTraits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::terngrad: return take_ternary<T>(source, place, values);
         case CodecId::topk:
         case CodecId::dgc: return take_kept<T>(source, place, values);
@@ -252,9 +296,7 @@ template <class T> struct Row {
         : batch(launched), tensor(of), sink(into), place(number, of.count) {}
 
     // Returns the number of the call, for the noise.
-    QCCL_DEVICE uint64_t call() const {
-        return tensor.noise.call + (batch.call != nullptr ? *batch.call : 0);
-    }
+    QCCL_DEVICE uint64_t call() const { return tensor.noise.call + base_call(batch); }
 
     QCCL_DEVICE uint64_t group() const { return place.group(0); }
     QCCL_DEVICE uint64_t first() const { return group() * 32; } // of the lane's group
@@ -348,10 +390,12 @@ QCCL_DEVICE void put_codes(const Row<T> &row, HasCodes &&has_codes, Code &&code)
 #pragma unroll
     for (unsigned run = 0; run < 2; run++) {
         Octet<uint32_t> found;
-        if (row.sink.is_stochastic) {
+        if (row.sink.is_stochastic || row.sink.is_dithered) {
             const Draws draws = draw_noise(row, row.place.start(run));
+            const bool is_dithered = row.sink.is_dithered;
 #pragma unroll
-            for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{draw_of(draws, i)});
+            for (unsigned i = 0; i < 8; i++)
+                found[i] = code(run, i, Draw{draw_of(draws, i), is_dithered});
         } else {
 #pragma unroll
             for (unsigned i = 0; i < 8; i++) found[i] = code(run, i, Draw{});
@@ -389,7 +433,8 @@ template <class CodecTraits, class T> QCCL_DEVICE void put_each(const Row<T> &ro
         for (unsigned i = 0; i < 8; i++) {
             const uint64_t at = row.place.start(run) + i;
             const auto scale = CodecTraits::load_scale(row.sink, at < last ? at : last);
-            const Draw draw{row.sink.is_stochastic ? draw_of(draws, i) : Draw::nearest};
+            const bool is_drawn = row.sink.is_stochastic || row.sink.is_dithered;
+            const Draw draw{is_drawn ? draw_of(draws, i) : Draw::nearest, row.sink.is_dithered};
             const uint32_t code =
                 CodecTraits::code(pick(row.values[run], i), scale, row.sink, draw);
             set(found, i, scale.has_codes ? code : 0);

@@ -106,8 +106,9 @@ Done decode(const Container &container, std::span<const std::byte> src, void *ds
     QCCL_TRY(check_seal(src));
     if (container.count == 0) return {};
     const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
-    container.kernels->decode(whole(container, layout), open.payload.data(), container.type, dst,
-                              false);
+    ChunkRange range = whole(container, layout);
+    range.noise = open.chunk.noise();
+    container.kernels->decode(range, open.payload.data(), container.type, dst, false);
     return {};
 }
 

@@ -207,6 +207,11 @@ uint16_t sampled_nmse(std::span<const std::byte> header) {
     return read_header(header).sampled_nmse;
 }
 
+Noise stated_noise(std::span<const std::byte> header) {
+    const Header taken = read_header(header);
+    return {.key = taken.noise_key, .call = taken.call, .first_index = taken.first_index};
+}
+
 static uint8_t flags_of(const Codec &codec) {
     const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
                    ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0,
@@ -216,7 +221,7 @@ static uint8_t flags_of(const Codec &codec) {
 }
 
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
-    const bool draws = codec.rounding == Rounding::stochastic;
+    const bool draws = codec.draws_noise();
     const Header header{
         .magic = chunk_magic,
         .version = chunk_version,
@@ -253,7 +258,7 @@ static Result<OpenChunk> open_header(const Header &header, uint64_t payload_byte
     if (!type || (!codec.is_lossless() && !info(*type).is_float))
         return Error::make(damaged, "chunk: type %u cannot be in it", header.type);
     QCCL_TRY(check_lengths(header, codec, *type, payload_bytes));
-    if (codec.rounding == Rounding::nearest && (header.noise_key != 0 || header.call != 0))
+    if (!codec.draws_noise() && (header.noise_key != 0 || header.call != 0))
         return Error::make(damaged, "chunk: noise without stochastic rounding");
     return OpenChunk{codec,
                      {*type, header.count, header.first_index, header.noise_key, header.call,

@@ -163,6 +163,7 @@ struct ChunkInfo {
     // encodes it.
     uint16_t sampled_nmse = 0;
 
+    Noise noise() const { return {.key = noise_key, .call = call, .first_index = first_index}; }
     bool operator==(const ChunkInfo &) const = default;
 };
 
@@ -185,6 +186,8 @@ uint16_t nmse_word(double nmse);
 double nmse_of(uint16_t word);
 // Reads the word from the header of a chunk that has been accepted.
 uint16_t sampled_nmse(std::span<const std::byte> header);
+// Reads the noise of the encoder from the header of a chunk that has been accepted or written here.
+Noise stated_noise(std::span<const std::byte> header);
 // Returns the count that a header states, unchecked; nothing if the bytes are too few for a header.
 std::optional<uint64_t> stated_count(std::span<const std::byte> bytes);
 

@@ -38,7 +38,7 @@ bool is_possible(const Codec &codec) {
         return row.takes(key) ? value >= 1 && value <= most : value == usual;
     };
     if (&row == &unknown_codec || codec.is_auto()) return false;
-    if (codec.rounding > Rounding::stochastic) return false;
+    if (codec.rounding > Rounding::dither || (codec.dithers() && !row.takes_dither)) return false;
     if (!row.takes(SpecKey::round) && codec.rounding != row.usual.rounding) return false;
     if (!row.takes(SpecKey::scale) && codec.scaling != row.usual.scaling) return false;
     if (!row.takes(SpecKey::norm) && codec.norm != row.usual.norm) return false;
@@ -228,14 +228,15 @@ namespace {
 struct KeyRow {
     SpecKey key;
     std::string_view name;
-    std::array<std::string_view, 2> possible; // values, in words; the second may be empty
+    std::array<std::string_view, 3>
+        possible; // values, in words; those behind the first may be empty
 };
 
 constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::bits, "bits", {"1 to 8"}},
     {SpecKey::bucket, "bucket", {"1 to 1073741824", "all"}},
     {SpecKey::block, "block", {"1 to 1073741824"}},
-    {SpecKey::round, "round", {"nearest", "stochastic"}},
+    {SpecKey::round, "round", {"nearest", "stochastic", "dither"}},
     {SpecKey::seed, "seed", {"0 to 18446744073709551615"}},
     {SpecKey::min, "min", {"a number of bytes, also with K, M, G or T behind it"}},
     {SpecKey::skip_incomplete, "skip_incomplete", {"0", "1"}},
@@ -374,10 +375,21 @@ Done set_bits(Codec &codec, std::string_view text) {
     return {};
 }
 
+constexpr std::string_view name(Rounding rounding) {
+    return row_of(SpecKey::round).possible.at(static_cast<size_t>(rounding));
+}
+
 Done set_rounding(Codec &codec, std::string_view text) {
-    if (text != "nearest" && text != "stochastic") return bad_value(SpecKey::round, text);
-    codec.rounding = text == "nearest" ? Rounding::nearest : Rounding::stochastic;
-    return {};
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dither}) {
+        if (text != name(rounding)) continue;
+        codec.rounding = rounding;
+        if (codec.dithers() && !codec.row().takes_dither)
+            return invalid_argument("codec: round=dither is of codes with even steps: int and "
+                                    "minmax; %s rounds to the nearest or stochastically",
+                                    codec.row().name.data());
+        return {};
+    }
+    return bad_value(SpecKey::round, text);
 }
 
 // The value is a number of units of the last decimal, from 1 to `most`.
@@ -475,8 +487,9 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
         given |= key_bit(found->key);
         QCCL_TRY(set_key(codec, found->key, item.behind));
     }
-    if ((given & key_bit(SpecKey::seed)) != 0 && codec.rounding != Rounding::stochastic)
-        return invalid_argument("codec: seed is of use with round=stochastic alone");
+    if ((given & key_bit(SpecKey::seed)) != 0 && !codec.draws_noise())
+        return invalid_argument(
+            "codec: seed is of use with round=stochastic and round=dither alone");
     if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
         return invalid_argument(
             "codec: guard looks at samples, and needs a bucket of at most %u values",
@@ -529,9 +542,8 @@ std::string spec(const Codec &codec) {
         add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
     if (codec.rounding != row->usual.rounding)
-        add(SpecKey::round, codec.rounding == Rounding::nearest ? "nearest" : "stochastic");
-    if (codec.rounding == Rounding::stochastic && codec.seed != 0)
-        add(SpecKey::seed, std::to_string(codec.seed));
+        add(SpecKey::round, std::string(name(codec.rounding)));
+    if (codec.draws_noise() && codec.seed != 0) add(SpecKey::seed, std::to_string(codec.seed));
     if (codec.min_bytes) add(SpecKey::min, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(SpecKey::skip_incomplete, "1");
     if (codec.scaling != row->usual.scaling)

@@ -1,17 +1,13 @@
 // A codec as data: its parameters, its row in the table of codecs (all that differs between codecs
-// except their arithmetic), the sizes of its output, the calls it supports, and the noise of its
-// stochastic rounding. WIRE.md defines the bytes, and kernels/ writes them. A Budget says what
-// a codec may cost, for a caller who names no codec: "nmse=1e-3,bits=4.5". Used by planner, engine,
-// kernels and C API. Pure; any thread may call.
-//
-// The noise that a chunk's stochastic rounding draws (WIRE.md, Noise) is selected by a key, mixed
-// from the seed, the encoding rank and the encode's ordinal, and by the position of the draws;
-// kernels/codec/code_rounding.hpp generates the draws. error_model.cpp defines unit_nmse and the
-// losses, codec.cpp everything else.
+// except their arithmetic), the sizes of its output and the calls it supports. WIRE.md defines the
+// bytes, and kernels/ writes them. A Budget says what a codec may cost, for a caller who names no
+// codec: "nmse=1e-3,bits=4.5". Used by planner, engine, kernels and C API. Pure; any thread may
+// call. error_model.cpp defines unit_nmse and the losses, codec.cpp everything else.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "codec/noise.hpp"
 
 #include <array>
 #include <cstddef>
@@ -80,7 +76,8 @@ enum class CodecId : uint8_t {
     dummy = 16,
 };
 
-enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
+// dither adds noise before it rounds to the nearest, and a decoder subtracts the noise again.
+enum class Rounding : uint8_t { nearest = 0, stochastic = 1, dither = 2 };
 
 // How the scales of small floats are rounded: up (ceil), so that no value of a block saturates, or
 // as OCP's formats define (ocp).
@@ -104,7 +101,7 @@ struct Codec {
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
     uint32_t bucket = 0;           // values that share a scale (integer: "block"; mx: 32); others 0
-    uint64_t seed = 0;             // for stochastic rounding
+    uint64_t seed = 0;             // for rounding with noise
     // Calls on fewer bytes are not encoded; empty: the planner chooses.
     std::optional<uint64_t> min_bytes{};
     Scaling scaling = Scaling::ceil;  // mx and nvfp4
@@ -129,6 +126,9 @@ struct Codec {
     bool is_lossless() const;
     // A cast converts each value by itself, so every operation works on its output.
     bool is_cast() const;
+    bool draws_noise() const { return rounding != Rounding::nearest; }
+    // Whether decoders need the noise that the encoder has drawn.
+    bool dithers() const { return rounding == Rounding::dither; }
     // Whether the payload consists of the values alone, one after the other.
     bool is_plain() const { return is_lossless() || is_cast(); }
     // Returns the type in which values without codes travel: the cast's own type, else the
@@ -227,6 +227,7 @@ struct CodecRow {
     bool takes_whole_chunk = false; // bucket=all is possible
     uint32_t bucket_step = 1;       // buckets are multiples of this many values
     uint8_t least_bits = 1;         // that the key bits may give
+    bool takes_dither = false;      // round=dither is possible: codes are evenly spaced
 
     std::optional<DataType> cast = {}; // cast: the type of its values
     FloatFormat element = {};          // mx and nvfp4: the format of a value under its scale
@@ -350,6 +351,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .usual = usual_codec(CodecId::integer, 8, usual_block),
      .keys = cast_keys | noise_keys | key_bit(SpecKey::block),
      .bits_names = int_names,
+     .takes_dither = true,
      .scale_bytes = sizeof(uint16_t),
      .needs_vector_block = true,
      .auto_position = 1},
@@ -360,6 +362,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .keys = cast_keys | noise_keys |
              key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::skip_incomplete}),
      .takes_whole_chunk = true,
+     .takes_dither = true,
      .scale_bytes = 2 * sizeof(float),
      .auto_position = 2},
     {.id = CodecId::mxfp8e4m3,
@@ -571,28 +574,5 @@ struct Loss {
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
 // Returns the loss of such a sum if one encode is known to lose `once`.
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);
-
-// ---- Noise of stochastic rounding
-
-// The noise of one chunk; nearest rounding does not use it.
-struct Noise {
-    uint64_t key = 0;
-    uint64_t call = 0;
-    uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
-};
-
-// A bijection of 64 bits: one step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
-constexpr uint64_t splitmix64(uint64_t x) {
-    x += 0x9E3779B97F4A7C15ULL;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
-    return x ^ x >> 31;
-}
-
-// Returns the noise key of an encode. `ordinal` counts the encode steps of `rank` in the unshaped
-// schedule. Both steps are bijections: under one seed no two (rank, ordinal) share a key.
-constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
-    return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
-}
 
 } // namespace qccl

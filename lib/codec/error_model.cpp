@@ -73,7 +73,14 @@ private:
 // The error of values between the lowest and the highest level is uniform within a step and has the
 // variance step^2 / 12; a stochastic choice between neighbours has twice that. All values beyond
 // the top level become the top level.
+// Subtracted noise makes the error of every value below the top level uniform, of a coarse grid,
+// too.
 double Quantizer::error(const Interval &support) const {
+    if (rounding == Rounding::dither) {
+        const Interval beyond = support.within(top(), everywhere);
+        return step * step / 12 * support.mass() +
+               (beyond.is_empty() ? 0 : beyond.squared_distance(top()));
+    }
     if (levels <= fine_levels) return coarse_error(support);
     const double edge = top() + (rounding == Rounding::nearest ? step / 2 : 0);
     const Interval inside = support.within(-everywhere, edge),
@@ -108,6 +115,16 @@ double round_scale_up(double scale) {
     return std::ldexp(std::ceil(fraction * 256), exponent - 8);
 }
 
+// The last code of a block has no noise with dither (block_bits() of kernels/codec). Returns the
+// square error, in steps, of a value that lies at `above` from the last code, from 0 to 1: it takes
+// the last code if the noise is below `bound`, and otherwise the next one, less the noise.
+double last_step_error(double above) {
+    const double bound = 1 - std::sqrt(0.25 + 2 * above);
+    const auto cube = [](double x) { return x * x * x; };
+    return (bound + 0.5) * above * above + (cube(1 - above - bound) - cube(0.5 - above)) / 3;
+}
+constexpr double mean_last_step_error = 31.0 / 240; // its mean over the step
+
 // The mean over the quantiles of the largest of n magnitudes.
 double block_nmse(const Codec &codec) {
     constexpr int nodes = 128;
@@ -119,11 +136,18 @@ double block_nmse(const Codec &codec) {
         const Quantizer quantizer{-half * step, step, 2 * half, codec.rounding};
         const double position = extreme / step; // of the extreme value, just above its level
         const double fraction = position - std::floor(position);
-        const double own = codec.rounding == Rounding::nearest
+        const double own = codec.dithers() ? last_step_error(half - position)
+                           : codec.rounding == Rounding::nearest
                                ? std::pow(position - std::rint(position), 2)
                                : fraction * (1 - fraction);
         const Interval support{-extreme, extreme};
-        sum += (own * step * step + (n - 1) * quantizer.error(support) / support.mass()) / n;
+        double others = quantizer.error(support);
+        if (codec.dithers()) {
+            const Interval last = support.within(-everywhere, (1 - half) * step);
+            if (!last.is_empty())
+                others += (mean_last_step_error - 1.0 / 12) * step * step * last.mass();
+        }
+        sum += (own * step * step + (n - 1) * others / support.mass()) / n;
     }
     return sum / nodes;
 }
@@ -132,7 +156,8 @@ double block_nmse(const Codec &codec) {
 double bucket_nmse(const Codec &codec) {
     constexpr int nodes = 32;
     const double n = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
-    if (n <= 2) return 0; // both values are extremes, which are exact
+    // Both values are extremes, which are exact, except for dither.
+    if (n <= (codec.dithers() ? 1 : 2)) return 0;
     const double levels = std::ldexp(1.0, codec.bits);
     double sum = 0;
     for (int i = 0; i < nodes; i++) {
@@ -142,7 +167,8 @@ double bucket_nmse(const Codec &codec) {
             const Interval support{-quantile(below), high};
             const Quantizer quantizer{support.low, (support.high - support.low) / (levels - 1),
                                       levels, codec.rounding};
-            sum += (n - 2) / n * quantizer.error(support) / support.mass();
+            const double own = codec.dithers() ? quantizer.step * quantizer.step / 12 : 0;
+            sum += (2 * own + (n - 2) * quantizer.error(support) / support.mass()) / n;
         }
     }
     return sum / (nodes * nodes);

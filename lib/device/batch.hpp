@@ -51,6 +51,10 @@
     X(fold_short_int)                                                                              \
     X(fold_by_chance_float)                                                                        \
     X(fold_by_chance_double)                                                                       \
+    X(fold_dithered_float)                                                                         \
+    X(fold_dithered_double)                                                                        \
+    X(fold_dithered_integer_float)                                                                 \
+    X(fold_dithered_minmax_float)                                                                  \
     X(fold_integer_float)                                                                          \
     X(fold_minmax_float)                                                                           \
     X(encode_integer_float)                                                                        \
@@ -150,6 +154,7 @@ struct Operand {
     // Sink: the scales are already in the payload; otherwise this launch computes them.
     bool is_measured = false;
     bool is_stochastic = false; // sink: rounds with noise
+    bool is_dithered = false;   // sink: rounds with dither; source: noise() is to be subtracted
     bool rounds_up = false;   // sink: rounds scales of small floats up, so that no value saturates
     uint8_t bucket_shift = 0; // log2(bucket) if that is a whole number above 0, else 0
     bool is_linf = false;     // sink, norm: the norm is the largest magnitude
@@ -165,6 +170,20 @@ struct Operand {
     std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
 
     constexpr bool is_plain() const { return codec == CodecId::none; }
+
+    // The noise of a dithered source; first_index is that of the source's first value. A batch has
+    // no room to spare, so the noise lies in fields that codecs with dither do not use: they have
+    // neither digits nor bases, and keep all values.
+    constexpr void set_noise(const Noise &noise) {
+        kept = noise.key;
+        section[static_cast<size_t>(ChunkPart::digits)] = noise.call;
+        section[static_cast<size_t>(ChunkPart::bases)] = noise.first_index;
+    }
+    constexpr Noise noise() const {
+        return {.key = kept,
+                .call = section[static_cast<size_t>(ChunkPart::digits)],
+                .first_index = section[static_cast<size_t>(ChunkPart::bases)]};
+    }
 };
 
 struct Tensor {

@@ -42,7 +42,8 @@ SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise) {
                            .type = type_,
                            .whole = count_,
                            .begin = 0,
-                           .count = count_};
+                           .count = count_,
+                           .noise = noise};
     kernels_.encode(range, noise, type_, values_, payload_.data());
     kernels_.decode(range, payload_.data(), wide, decoded_.data(), false);
     return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count_)

@@ -28,6 +28,12 @@ Operand first_values(const ChunkRange &range, const std::byte *payload) {
             .kept = range.first_values()};
 }
 
+// Returns the noise of a range of a chunk.
+Noise noise_from(const ChunkRange &range, Noise noise) {
+    noise.first_index += range.begin;
+    return noise;
+}
+
 // Returns the operand of a range's coded values, from the first one on.
 Operand coded(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
@@ -39,21 +45,30 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
         layout.digits, layout.scales, layout.bases,  end};
     if (codec.row().is_sparse)
         sections = {layout.page_counts, layout.indices, layout.kept_values, 0, 0, 0, 0, end};
-    return {.codec = codec.id,
-            .bits = codec.bits,
-            .is_stochastic = codec.rounding == Rounding::stochastic,
-            .rounds_up = codec.scaling == Scaling::ceil,
-            .bucket_shift = log2_of(codec.bucket),
-            .is_linf = codec.norm == BucketNorm::linf,
-            .is_exponential = codec.levels == Levels::exponential,
-            .type = range.type,
-            .bucket = codec.bucket,
-            .clip = codec.clip,
-            .at = const_cast<std::byte *>(payload),
-            .coded = layout.coded,
-            .kept = layout.kept,
-            .begin = range.begin,
-            .section = sections};
+    Operand operand{.codec = codec.id,
+                    .bits = codec.bits,
+                    .is_stochastic = codec.rounding == Rounding::stochastic,
+                    .is_dithered = codec.dithers(),
+                    .rounds_up = codec.scaling == Scaling::ceil,
+                    .bucket_shift = log2_of(codec.bucket),
+                    .is_linf = codec.norm == BucketNorm::linf,
+                    .is_exponential = codec.levels == Levels::exponential,
+                    .type = range.type,
+                    .bucket = codec.bucket,
+                    .clip = codec.clip,
+                    .at = const_cast<std::byte *>(payload),
+                    .coded = layout.coded,
+                    .kept = layout.kept,
+                    .begin = range.begin,
+                    .section = sections};
+    return operand;
+}
+
+// Returns the operand of a range whose values are decoded.
+Operand coded_source(const ChunkRange &range, const std::byte *payload) {
+    Operand source = coded(range, payload);
+    if (range.codec->dithers()) source.set_noise(noise_from(range, range.noise));
+    return source;
 }
 
 // Stores each gap of a chunk with the section behind it.
@@ -132,6 +147,20 @@ KernelId plain_kernel(const Codec &codec, DataType type) {
                                             : KernelId::fold_by_chance_float;
 }
 
+// Returns the kernel that does the same for sources with dither, if there is one. A lane needs more
+// registers for them than other folds have.
+std::optional<KernelId> with_dither(KernelId fold) {
+    switch (fold) {
+    case KernelId::fold_float: return KernelId::fold_dithered_float;
+    case KernelId::fold_double: return KernelId::fold_dithered_double;
+    case KernelId::fold_integer_float: return KernelId::fold_dithered_integer_float;
+    case KernelId::fold_minmax_float: return KernelId::fold_dithered_minmax_float;
+    case KernelId::fold_by_chance_float:
+    case KernelId::fold_by_chance_double: return fold; // takes any sources
+    default: return std::nullopt;
+    }
+}
+
 // The kernels that make codes. There is one encode and one measure kernel for fp32 accumulators and
 // one for fp64.
 struct CodecKernels {
@@ -205,12 +234,6 @@ Operand coded_sink(const ChunkRange &range, std::byte *payload) {
 }
 bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {
     return count == 0 && range.begin + range.count != range.whole;
-}
-
-// Returns the noise of a range of a chunk.
-Noise noise_from(const ChunkRange &range, Noise noise) {
-    noise.first_index += range.begin;
-    return noise;
 }
 
 // Returns the sink of the values that a codec leaves as values. A cast saturates.
@@ -300,9 +323,10 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
     return flush();
 }
 
-bool KernelLauncher::can_fuse(const Codec &codec, DataType type) {
-    return codec.is_plain() ||
-           (find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0);
+bool KernelLauncher::can_fuse(const Codec &codec, DataType type, bool has_dither) {
+    if (codec.is_plain()) return true;
+    return find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0 &&
+           (!has_dither || with_dither(*find_kernels(codec.id)->fold));
 }
 
 Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
@@ -313,7 +337,7 @@ Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32
     if (!range.codec->is_plain() && !is_nothing_to_do(range, coded_values))
         QCCL_TRY(add({*find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
                      noise_from(range, noise), coded_sink(range, payload),
-                     {plain(in, src), coded(range, received)}));
+                     {plain(in, src), coded_source(range, received)}));
     if (rest == 0) return {};
     const bool is_cast = range.codec->is_cast();
     const KernelId kernel =
@@ -344,7 +368,7 @@ Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, D
     if (range.codec->row().kind == CodecKind::dummy) return decode_first(range, payload, out, dst);
     if (coded_values != 0)
         QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
-                     {coded(range, payload)}));
+                     {coded_source(range, payload)}));
     return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)),
                 range.codec->plain_type(range.type), plain_start(range, payload),
                 range.count - coded_values);
@@ -357,7 +381,8 @@ Done KernelLauncher::decode_add(const ChunkRange &range, RedOp op, const std::by
     const uint64_t coded_values = coded_count(range);
     const Operand sum = plain(type, accumulator);
     if (coded_values != 0)
-        QCCL_TRY(add({fold_kernel(type), op}, coded_values, {}, sum, {sum, coded(range, payload)}));
+        QCCL_TRY(add({fold_kernel(type), op}, coded_values, {}, sum,
+                     {sum, coded_source(range, payload)}));
     return reduce(op, type, const_cast<std::byte *>(behind(accumulator, type, coded_values)),
                   range.codec->plain_type(range.type), plain_start(range, payload),
                   range.count - coded_values);
@@ -372,7 +397,7 @@ struct SumOperands {
             sum.sources, operands.begin(), [](const KernelLauncher::Source &source) {
                 if (!source.chunk) return plain(source.type, source.at);
                 const ChunkRange &chunk = *source.chunk;
-                if (!chunk.codec->is_plain()) return coded(chunk, source.at);
+                if (!chunk.codec->is_plain()) return coded_source(chunk, source.at);
                 return plain(chunk.codec->plain_type(chunk.type), plain_start(chunk, source.at));
             });
     }
@@ -462,7 +487,13 @@ Done KernelLauncher::add(const Shape &shape, uint64_t count, const Noise &noise,
                          const Operand &sink, std::span<const Operand> sources) {
     moved_bytes_ += bytes_of(sink, count);
     for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
-    return put(shape, count, noise, sink, sources);
+    if (std::ranges::none_of(sources, &Operand::is_dithered))
+        return put(shape, count, noise, sink, sources);
+    const std::optional<KernelId> kernel = with_dither(shape.kernel);
+    if (!kernel) return invalid_argument("codec: no GPU kernel for sums of dithered values");
+    Shape dithered = shape;
+    dithered.kernel = *kernel;
+    return put(dithered, count, noise, sink, sources);
 }
 
 Done KernelLauncher::put(const Shape &shape, uint64_t count, const Noise &noise,

@@ -26,6 +26,7 @@ struct ChunkRange {
     uint64_t whole = 0;
     uint64_t begin = 0;
     uint64_t count = 0;
+    Noise noise{}; // with dither, of a chunk that is decoded: what its encoder has drawn
 
     // dummy: how many of the range's values lie in the payload; they are the range's first ones.
     uint64_t first_values() const { return std::clamp(layout->kept, begin, begin + count) - begin; }

@@ -201,6 +201,10 @@ CodecRates CodecRates::of_tier(std::string_view tier) {
 
 CodecRate CodecRates::of(const Codec &codec) const {
     CodecRate rate = rates_[index(codec)];
+    // A decoder of dither draws as much noise as the encoder, which takes most of its time.
+    if (codec.dithers())
+        for (const auto operation : {&CodecRate::decode, &CodecRate::decode_add})
+            rate.*operation = std::min(rate.*operation, rate.encode);
     if (takes_any_block_ != 0 || has_vector_code(codec)) return rate;
     static const CodecRates scalar = of_tier("scalar");
     lower_to(scalar.rates_[index(codec)], rate);

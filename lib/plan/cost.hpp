@@ -66,8 +66,9 @@ public:
 private:
     static constexpr size_t codecs = codec_table.size(), roundings = 2;
 
+    // Dither has the place of stochastic rounding, whose encoder draws the same noise.
     static size_t index(const Codec &codec) {
-        return static_cast<size_t>(codec.id) * roundings + static_cast<size_t>(codec.rounding);
+        return static_cast<size_t>(codec.id) * roundings + (codec.draws_noise() ? 1 : 0);
     }
 
     std::array<CodecRate, codecs * roundings> rates_{};

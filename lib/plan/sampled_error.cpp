@@ -107,7 +107,7 @@ Loss expected_loss(const Codec &codec, const NoiseMoments &encodes, const Loss &
     // Equal values are rounded alike, and their sum meets the codes of the result, whether noise
     // chose the neighbour or not.
     const double alike = coherence(free / power_ratio, nmse);
-    const bool draws = codec.rounding == Rounding::stochastic;
+    const bool draws = codec.draws_noise();
     const Loss equal = scaled(whole.once, draws ? std::min(whole.number, 1.0) : 1);
     return {.shrink = std::lerp(independent.shrink, equal.shrink, alike),
             .growth = std::lerp(independent.growth, equal.growth, alike)};

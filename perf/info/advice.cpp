@@ -120,6 +120,14 @@ private:
         return {&codec_of(step), &layout_of(step), rehearsal_.type, range_.count, 0, range_.count};
     }
 
+    // Behind an encoded payload lies its noise, which in a message the header states.
+    ChunkRange stated(const Step &step, const Bytes &bytes) const {
+        ChunkRange range = whole(step);
+        if (range.codec->dithers())
+            std::memcpy(&range.noise, bytes.data() + range.layout->bytes, sizeof range.noise);
+        return range;
+    }
+
     void execute(uint32_t rank, const Step &step) {
         switch (step.verb) {
         case Verb::send: messages_[{rank, step.peer}].push_back(read(rank, step.src)); return;
@@ -131,12 +139,13 @@ private:
         }
         case Verb::encode: encode(rank, step); return;
         case Verb::decode:
-            kernels_.decode(whole(step), read(rank, step.src).data(), type_in(step.dst),
-                            made(rank, step.dst).data(), false);
+            kernels_.decode(stated(step, read(rank, step.src)), read(rank, step.src).data(),
+                            type_in(step.dst), made(rank, step.dst).data(), false);
             return;
         case Verb::decode_add:
             for (uint32_t i = 0; i < step.sources; i++)
-                kernels_.decode_add(whole(step), RedOp::sum, read(rank, step.src.after(i)).data(),
+                kernels_.decode_add(stated(step, read(rank, step.src.after(i))), RedOp::sum,
+                                    read(rank, step.src.after(i)).data(),
                                     at(rank, step.dst).data());
             return;
         case Verb::copy: {
@@ -158,12 +167,13 @@ private:
         constexpr uint64_t first_call = 1;
         const Bytes &values = read(rank, step.src);
         Bytes &payload = at(rank, step.dst);
-        payload.assign(layout_of(step).bytes, std::byte{});
+        payload.assign(layout_of(step).bytes + sizeof(Noise), std::byte{});
         const Noise noise{.key =
                               noise_key(codec_of(step).seed, step.noise_rank(rank), step.ordinal),
                           .call = first_call,
                           .first_index = range_.index};
         kernels_.encode(whole(step), noise, type_in(step.src), values.data(), payload.data());
+        std::memcpy(payload.data() + layout_of(step).bytes, &noise, sizeof noise);
     }
 
     const Kernels &kernels_ = best_kernels();

@@ -31,7 +31,9 @@ sys.path.insert(0, str(HERE.parent / "hosts"))
 from comparison import picture, vectors as vector_words  # noqa: E402
 
 CODECS = ("fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=4", "mxfp8e4m3",
-          "mxfp8e4m3:scale=ocp", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "topk:ratio=0.01", "int4:round=stochastic")
+          "mxfp8e4m3:scale=ocp", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "topk:ratio=0.01", "int4:round=stochastic",
+          "int8:round=dither", "int6:round=dither", "int4:round=dither", "minmax:round=dither", "minmax:bits=4,round=dither",
+          "bf16:round=stochastic")
 ALGORITHMS = ("direct", "ring", "tree")
 Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted expected bias encode decode_add memcpy")
 COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
@@ -162,7 +164,7 @@ class Meter:
 
     def bias(self, spec, trials):
         """The largest mean error, in standard deviations of the mean; None: the codec draws no noise."""
-        draws = "round=nearest" not in spec if spec.startswith("norm") else spec.startswith("terngrad") or "round=stochastic" in spec
+        draws = "round=nearest" not in spec if spec.startswith("norm") else spec.startswith("terngrad") or "round=stochastic" in spec or "round=dither" in spec
         if trials == 0 or not draws:
             return None
         values = self.vectors[0][:TRIED_VALUES].copy()

@@ -196,7 +196,9 @@ double encode_bound(const Codec &codec) {
         return unit_roundoff(*row.cast) * (codec.rounding == Rounding::nearest ? 1 : 2);
     // A whole step, because stochastic rounding may take either neighbour, and the negative of the
     // largest value has no code.
-    case CodecKind::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
+    // Dither moves it by up to half a step more.
+    case CodecKind::integer:
+        return scale_slack * std::ldexp(codec.dithers() ? 1.5 : 1.0, 1 - codec.bits);
     case CodecKind::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
     // A whole step of a norm that may be the root of the bucket's size times the largest value.
     case CodecKind::norm: return norm_bound(codec);

@@ -108,7 +108,7 @@ static void damaged_headers_are_refused() {
         for (int value = 0; value < 256; value++) {
             if (std::byte(value) == chunk[at]) continue;
             const bool is_other_type = at == 6 && (value >= 6 && value <= 11);
-            const bool is_other_rounding = at == 7 && value == 1;
+            const bool is_other_rounding = at == 7 && (value == 1 || value == 2);
             const bool is_seal = at == 9 && value == 2;                   // check_seal looks at it
             const bool is_nmse = at == 10 || (at == 11 && value <= 0x7F); // up to infinity
             // With any block size from 24 to 34, the 70 values have three scales.

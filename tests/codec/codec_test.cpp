@@ -53,6 +53,9 @@ static void keys_are_read() {
     CHECK(parsed("int8:min=0").min_bytes == 0U && !parsed("int8").min_bytes);
     CHECK_EQ(spec(parsed("int8:min=0")), "int8:min=0");
     CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
+    CHECK_EQ(spec(parsed("minmax:seed=5,round=dither,bits=4")),
+             "minmax:bits=4,round=dither,seed=5");
+    CHECK(parsed("int4:round=dither").dithers() && parsed("int4:round=dither").draws_noise());
 }
 
 static void shortest_specs_lead_back() {
@@ -181,8 +184,11 @@ static void strange_values_are_refused() {
         check_refused(std::string("minmax:bucket=") + value, "possible are 1 to 1073741824, all");
     for (const char *value : {"0", "9", "-1", "", "8b", "256", "264"})
         check_refused(std::string("minmax:bits=") + value, "possible is 1 to 8");
-    for (const char *value : {"", "dither", "Nearest", "up"})
-        check_refused(std::string("int4:round=") + value, "possible are nearest, stochastic");
+    for (const char *value : {"", "dithered", "Nearest", "up"})
+        check_refused(std::string("int4:round=") + value,
+                      "possible are nearest, stochastic, dither");
+    for (const char *name : {"bf16", "mxfp4", "nvfp4", "norm"})
+        check_refused(std::string(name) + ":round=dither", "of codes with even steps");
     for (const char *value : {"", "-1", "x", "18446744073709551616"})
         check_refused(std::string("int4:round=stochastic,seed=") + value,
                       "possible is 0 to 18446744073709551615");
@@ -324,63 +330,33 @@ static void owners_are_of_calls_that_have_them() {
 }
 
 static void possible_is_what_a_spec_can_say() {
-    Codec codec = parsed("int4");
-    codec.bits = 7;
-    CHECK(!is_possible(codec));
-    codec = parsed("int4");
-    codec.bucket = 0;
-    CHECK(!is_possible(codec));
-    codec = parsed("none");
-    codec.rounding = Rounding::stochastic;
-    CHECK(!is_possible(codec));
-    codec = parsed("none");
-    codec.id = static_cast<CodecId>(14);
-    CHECK(!is_possible(codec));
-    codec = parsed("mxfp4");
-    codec.bits = 6;
-    CHECK(!is_possible(codec));
-    codec = parsed("mxfp6e2m3");
-    codec.bucket = 64;
-    CHECK(!is_possible(codec));
-    codec = parsed("nvfp4");
-    codec.bucket = 48;
-    CHECK(!is_possible(codec));
-    codec = parsed("onebit");
-    codec.rounding = Rounding::stochastic;
-    CHECK(!is_possible(codec));
-    codec = parsed("terngrad");
-    codec.rounding = Rounding::nearest;
-    CHECK(!is_possible(codec));
-    codec = parsed("terngrad");
-    codec.clip = 0;
-    CHECK(!is_possible(codec));
-    codec = parsed("topk");
-    codec.share = whole_share + 1;
-    CHECK(!is_possible(codec));
-    codec = parsed("topk");
-    codec.bucket = 64;
-    CHECK(!is_possible(codec));
-    codec = parsed("dummy");
-    codec.share = 0;
-    CHECK(!is_possible(codec));
-    codec = parsed("int4");
-    codec.share = 1;
-    CHECK(!is_possible(codec));
-    codec = parsed("norm");
-    codec.bits = 1;
-    CHECK(!is_possible(codec));
-    codec = parsed("minmax");
-    codec.norm = BucketNorm::linf;
-    CHECK(!is_possible(codec));
-    codec = parsed("int4");
-    codec.levels = Levels::exponential;
-    CHECK(!is_possible(codec));
-    codec = parsed("int4");
-    codec.clip = usual_clip;
-    CHECK(!is_possible(codec));
-    codec = parsed("int4");
-    codec.scaling = Scaling::ocp;
-    CHECK(!is_possible(codec));
+    const auto check_impossible = [](const char *name, auto &&change) {
+        Codec codec = parsed(name);
+        change(codec);
+        CHECK(!is_possible(codec));
+    };
+    for (const char *name : {"bf16", "mxfp4", "nvfp4", "onebit", "terngrad", "topk", "norm"})
+        check_impossible(name, [](Codec &codec) { codec.rounding = Rounding::dither; });
+    check_impossible("int4", [](Codec &codec) { codec.bits = 7; });
+    check_impossible("int4", [](Codec &codec) { codec.bucket = 0; });
+    check_impossible("int4", [](Codec &codec) { codec.rounding = static_cast<Rounding>(3); });
+    check_impossible("int4", [](Codec &codec) { codec.share = 1; });
+    check_impossible("int4", [](Codec &codec) { codec.levels = Levels::exponential; });
+    check_impossible("int4", [](Codec &codec) { codec.clip = usual_clip; });
+    check_impossible("int4", [](Codec &codec) { codec.scaling = Scaling::ocp; });
+    check_impossible("none", [](Codec &codec) { codec.rounding = Rounding::stochastic; });
+    check_impossible("none", [](Codec &codec) { codec.id = static_cast<CodecId>(14); });
+    check_impossible("mxfp4", [](Codec &codec) { codec.bits = 6; });
+    check_impossible("mxfp6e2m3", [](Codec &codec) { codec.bucket = 64; });
+    check_impossible("nvfp4", [](Codec &codec) { codec.bucket = 48; });
+    check_impossible("onebit", [](Codec &codec) { codec.rounding = Rounding::stochastic; });
+    check_impossible("terngrad", [](Codec &codec) { codec.rounding = Rounding::nearest; });
+    check_impossible("terngrad", [](Codec &codec) { codec.clip = 0; });
+    check_impossible("topk", [](Codec &codec) { codec.share = whole_share + 1; });
+    check_impossible("topk", [](Codec &codec) { codec.bucket = 64; });
+    check_impossible("dummy", [](Codec &codec) { codec.share = 0; });
+    check_impossible("norm", [](Codec &codec) { codec.bits = 1; });
+    check_impossible("minmax", [](Codec &codec) { codec.norm = BucketNorm::linf; });
 }
 
 static void momentum_and_warm_up_are_of_dgc() {

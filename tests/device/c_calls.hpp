@@ -98,7 +98,7 @@ private:
 class CodecHandle {
 public:
     CodecHandle(Codec codec, uint64_t seed) {
-        if (codec.rounding == Rounding::stochastic) codec.seed = seed;
+        if (codec.draws_noise()) codec.seed = seed;
         if (qcclCodecCreate(&codec_, spec(codec).c_str()) != qcclSuccess)
             throw Failure{spec(codec) + ": " + qcclGetLastError(nullptr)};
     }

@@ -23,17 +23,30 @@ constexpr double tolerance = 0.10;
 // to 15 % more with floating-point formats and as much less with the coarsest.
 constexpr double tolerance_of_doubling = 0.20;
 
-constexpr const char *codecs[] = {"int12",         "int10",
-                                  "int8",          "int6",
-                                  "int5",          "int4",
-                                  "int3",          "int2",
-                                  "minmax:bits=8", "minmax:bits=6",
-                                  "minmax:bits=5", "minmax:bits=4",
-                                  "fp16",          "bf16",
-                                  "fp8e4m3",       "fp8e5m2",
-                                  "mxfp8e4m3",     "mxfp6e2m3",
-                                  "mxfp4",         "nvfp4",
-                                  "norm",          "bf16:round=stochastic"};
+constexpr const char *codecs[] = {"int12",
+                                  "int10",
+                                  "int8",
+                                  "int6",
+                                  "int5",
+                                  "int4",
+                                  "int3",
+                                  "int2",
+                                  "minmax:bits=8",
+                                  "minmax:bits=6",
+                                  "minmax:bits=5",
+                                  "minmax:bits=4",
+                                  "fp16",
+                                  "bf16",
+                                  "fp8e4m3",
+                                  "fp8e5m2",
+                                  "mxfp8e4m3",
+                                  "mxfp6e2m3",
+                                  "mxfp4",
+                                  "nvfp4",
+                                  "norm",
+                                  "bf16:round=stochastic",
+                                  "int6:round=dither",
+                                  "minmax:bits=4,round=dither"};
 
 double gaussian(uint64_t draw) {
     const double u = (static_cast<double>(splitmix64(2 * draw) >> 11) + 1) * 0x1p-53;

@@ -119,7 +119,7 @@ void check_bytes(const Case &tested, const Bytes &got, const Bytes &want, const 
 // It has no noise of groups.
 void check_twin(const TwinCall &call, const std::vector<Bytes> &inputs,
                 const std::vector<Bytes> &outputs) {
-    const bool draws = call.codec.rounding == Rounding::stochastic;
+    const bool draws = call.codec.draws_noise();
     if (call.ranks == 1 || accumulator_of(call.type) != call.type) return;
     if (draws && !call.spots.empty()) return;
     CHECK(slow_twin(call, inputs) == outputs);

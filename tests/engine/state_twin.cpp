@@ -128,8 +128,10 @@ private:
         const uint64_t count = layout_.range({}, step.chunk).count;
         const PayloadLayout layout = payload_layout(codec, call_.type, count);
         Bytes values(count * type_bytes(to));
-        kernels().decode({&codec, &layout, call_.type, count, 0, count}, wires_[wire.index].data(),
-                         to, values.data(), false);
+        const Bytes &payload = wires_[wire.index];
+        ChunkRange range{&codec, &layout, call_.type, count, 0, count};
+        std::memcpy(&range.noise, payload.data() + layout.bytes, sizeof range.noise);
+        kernels().decode(range, payload.data(), to, values.data(), false);
         return values;
     }
 
@@ -169,12 +171,13 @@ private:
         const PayloadLayout layout = payload_layout(codec, call_.type, range.count);
         const Bytes values = load(step.src, step.chunk);
         Bytes &payload = wires_[step.dst.index];
-        payload.assign(layout.bytes, std::byte{0});
+        payload.assign(layout.bytes + sizeof(Noise), std::byte{0});
         const uint32_t noise_rank = step.noise_rank(rank_);
-        kernels().encode(
-            {&codec, &layout, call_.type, range.count, 0, range.count},
-            {noise_key(call_.seed, noise_rank, step.ordinal), call_.number, range.index},
-            type_of(step.src), values.data(), payload.data());
+        const Noise noise{noise_key(call_.seed, noise_rank, step.ordinal), call_.number,
+                          range.index};
+        kernels().encode({&codec, &layout, call_.type, range.count, 0, range.count}, noise,
+                         type_of(step.src), values.data(), payload.data());
+        std::memcpy(payload.data() + layout.bytes, &noise, sizeof noise);
         const bool is_complete = step.has(Step::finishes);
         if (codec.is_lossless() || noise_rank != rank_) return;
         if (feedback_ == Feedback::none || (feedback_ == Feedback::first && is_complete)) return;
@@ -196,7 +199,7 @@ private:
     const Feedback feedback_;
     size_t next_ = 0;
     std::vector<Bytes> sums_;  // by chunk
-    std::vector<Bytes> wires_; // payloads
+    std::vector<Bytes> wires_; // payloads, each with its noise behind it
     Bytes output_, residual_;
     std::vector<bool> sent_;
 };

@@ -24,8 +24,8 @@ constexpr uint64_t most_values = 1 << 20; // a few bytes may stand for many valu
 void decode_all(const OpenChunk &open) {
     if (open.chunk.count > most_values) return;
     const PayloadLayout layout = payload_layout(open.codec, open.chunk.type, open.chunk.count);
-    const ChunkRange whole{&open.codec,      &layout, open.chunk.type,
-                           open.chunk.count, 0,       open.chunk.count};
+    const ChunkRange whole{&open.codec, &layout,          open.chunk.type,   open.chunk.count,
+                           0,           open.chunk.count, open.chunk.noise()};
     const DataType sum_type = accumulator_of(open.chunk.type);
     std::vector<std::byte> values(open.chunk.count * type_bytes(open.chunk.type)),
         sums(open.chunk.count * type_bytes(sum_type));
@@ -65,7 +65,8 @@ struct Dice {
 Codec random_codec(Dice &dice) {
     Codec codec = *parse_codec(codec_words[dice.roll(codec_words.size())]);
     const CodecRow &row = codec.row();
-    if (row.takes(SpecKey::round)) codec.rounding = static_cast<Rounding>(dice.roll(2));
+    if (row.takes(SpecKey::round))
+        codec.rounding = static_cast<Rounding>(dice.roll(row.takes_dither ? 3 : 2));
     if (row.takes(SpecKey::scale)) codec.scaling = static_cast<Scaling>(dice.roll(2));
     if (row.takes(SpecKey::norm)) codec.norm = static_cast<BucketNorm>(dice.roll(2));
     if (row.takes(SpecKey::levels)) codec.levels = static_cast<Levels>(dice.roll(2));

@@ -171,6 +171,12 @@ inline std::vector<std::string> specs() {
         list.push_back(std::string(name) + ":round=stochastic");
     list.insert(list.end(), {"dgc", "dgc:ratio=0.1"});
     list.insert(list.end(), {"dummy", "dummy:ratio=0.01", "dummy:ratio=1"});
+    for (const char *text :
+         {"int12:", "int10:block=16,", "int8:", "int6:", "int5:block=7,", "int4:", "int4:block=8,",
+          "int3:block=4096,", "int2:", "minmax:bits=8,", "minmax:bits=7,bucket=33,",
+          "minmax:bits=4,", "minmax:bits=2,bucket=all,", "minmax:bits=1,bucket=1,",
+          "minmax:bits=3,bucket=100,skip_incomplete=1,"})
+        list.push_back(std::string(text) + "round=dither");
     return list;
 }
 
@@ -206,7 +212,8 @@ inline std::vector<std::byte> decode_chunk(const Kernels &kernels, const OpenChu
                                            DataType out) {
     const PayloadLayout layout = payload_layout(open.codec, open.chunk.type, open.chunk.count);
     std::vector<std::byte> values(open.chunk.count * type_bytes(out), std::byte{0x5A});
-    kernels.decode({&open.codec, &layout, open.chunk.type, open.chunk.count, 0, open.chunk.count},
+    kernels.decode({&open.codec, &layout, open.chunk.type, open.chunk.count, 0, open.chunk.count,
+                    open.chunk.noise()},
                    open.payload.data(), out, values.data(), false);
     return values;
 }

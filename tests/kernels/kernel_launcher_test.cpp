@@ -136,13 +136,15 @@ static void a_hop_is_its_three_steps() {
     Values random(3);
     for (const char *spec :
          {"none", "bf16", "fp8e4m3", "int8", "int5:round=stochastic", "minmax:bits=3,bucket=64",
-          "minmax:bits=8,skip_incomplete=1", "mxfp8e4m3", "mxfp4:round=stochastic"})
+          "minmax:bits=8,skip_incomplete=1", "mxfp8e4m3", "mxfp4:round=stochastic",
+          "int4:round=dither", "minmax:bits=6,bucket=64,round=dither"})
         for (const DataType type : {DataType::float32, DataType::bfloat16})
             for (const size_t count : std::initializer_list<size_t>{1, 33, 512, 1441})
                 for (const RedOp op : {RedOp::sum, RedOp::avg}) {
                     const Chunk chunk{*parse_codec(spec), type, count};
-                    const ChunkRange range = chunk.range();
                     const Noise noise{.key = 5, .call = 6, .first_index = 77};
+                    ChunkRange range = chunk.range();
+                    range.noise = noise;
                     const uint32_t divisor = op == RedOp::avg ? 5 : 1;
                     Buffer own(count * type_bytes(type)), sum(count * sizeof(float)),
                         received(chunk.layout.bytes), want(chunk.layout.bytes),
@@ -255,6 +257,8 @@ static void what_no_kernel_does_at_once_is_said() {
     for (const char *spec : {"minmax:bucket=1024", "minmax:bucket=100", "topk"})
         CHECK(!KernelLauncher::can_fuse(*parse_codec(spec), DataType::float32));
     CHECK(!KernelLauncher::can_fuse(*parse_codec("int8"), DataType::float64));
+    CHECK(KernelLauncher::can_fuse(*parse_codec("int8"), DataType::float32, true));
+    CHECK(!KernelLauncher::can_fuse(*parse_codec("mxfp8e4m3"), DataType::float32, true));
 }
 
 int main() {

@@ -59,6 +59,12 @@ std::vector<Codec> codecs() {
                                .skips_incomplete = bucket != Codec::whole_chunk && bits % 2 == 0,
                                .bucket = bucket});
     }
+    const std::vector<Codec> others = all;
+    for (const Codec &codec : others)
+        if (codec.rounding == Rounding::nearest && codec.row().takes_dither) {
+            all.push_back(codec);
+            all.back().rounding = Rounding::dither;
+        }
     return all;
 }
 
@@ -149,7 +155,8 @@ void check_case(const Case &test) {
                            .type = test.type,
                            .whole = test.count,
                            .begin = 0,
-                           .count = test.count};
+                           .count = test.count,
+                           .noise = test.noise};
     Values values(test.seed);
     Buffer payload(layout.bytes, test.shift);
     for (const DataType in : {test.type, accumulator_of(test.type)}) {
@@ -231,9 +238,8 @@ static void codes_that_no_encoder_writes_agree() {
     }
 }
 
-static void noise_follows_the_index_over_every_carry() {
-    const Codec codec{
-        .id = CodecId::integer, .bits = 4, .rounding = Rounding::stochastic, .bucket = 32};
+static void noise_follows_the_index_over_every_carry(Rounding rounding) {
+    const Codec codec{.id = CodecId::integer, .bits = 4, .rounding = rounding, .bucket = 32};
     for (const uint64_t index :
          {0ULL, 1ULL, 7ULL, 0xFFFFFFFFULL, 0x7FFFFFFF0ULL, 0x7FFFFFFFCULL, 0xFFFFFFFFFFFFULL})
         for (const Pattern pattern : {Pattern::gauss, Pattern::whole})
@@ -246,6 +252,10 @@ static void noise_follows_the_index_over_every_carry() {
                                   .call = 0xFFFFFFFFULL,
                                   .first_index = index},
                         .seed = 5});
+}
+static void noise_follows_the_index_over_every_carry() {
+    noise_follows_the_index_over_every_carry(Rounding::stochastic);
+    noise_follows_the_index_over_every_carry(Rounding::dither);
 }
 
 static void reductions_agree() {

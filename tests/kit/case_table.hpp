@@ -28,6 +28,7 @@ inline constexpr const char *codecs[] = {"none",
                                          "int4",
                                          "int3:block=100",
                                          "int2:round=stochastic",
+                                         "int4:block=16,round=dither",
                                          "int6:block=1",
                                          "mxfp6e2m3",
                                          "mxfp4:scale=ocp,round=stochastic",
@@ -43,6 +44,7 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=4,bucket=64",
                                          "minmax:bits=8,bucket=33,round=stochastic",
                                          "minmax:bits=2,bucket=all",
+                                         "minmax:bits=6,bucket=100,skip_incomplete=1,round=dither",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts. How many there are does not

@@ -168,11 +168,11 @@ private:
                      uint32_t rank, uint32_t ordinal) const {
         const Chunk part = chunk(c);
         const PayloadLayout layout = payload_layout(codec, call_.type, part.count);
-        const ChunkRange range{&codec, &layout, call_.type, part.count, 0, part.count};
+        const Noise noise{noise_key(call_.seed, rank, ordinal), call_.number, part.begin};
+        const ChunkRange range{&codec, &layout, call_.type, part.count, 0, part.count, noise};
         Bytes payload(layout.bytes);
         Values decoded{out, Bytes(part.count * type_bytes(out))};
-        kernels().encode(range, {noise_key(call_.seed, rank, ordinal), call_.number, part.begin},
-                         values.type, values.bytes.data(), payload.data());
+        kernels().encode(range, noise, values.type, values.bytes.data(), payload.data());
         kernels().decode(range, payload.data(), out, decoded.bytes.data(), false);
         return decoded;
     }

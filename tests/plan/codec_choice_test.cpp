@@ -112,7 +112,7 @@ static void codec_rates_are_known() {
     for (const char *const tier : tier_names) {
         const CodecRates rates = CodecRates::of_tier(tier);
         for (const CodecName &known : codec_names())
-            for (const char *rounding : {"", ":round=stochastic"}) {
+            for (const char *rounding : {"", ":round=stochastic", ":round=dither"}) {
                 const auto each = parse_codec(std::string(known.name) + rounding);
                 if (!each || each->is_lossless()) continue;
                 const CodecRate &rate = rates.of(*each);

@@ -10,6 +10,7 @@ import numpy as np
 
 NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY = range(17)
 SPARSE = (TOPK, DGC)
+DITHER = 2
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -170,6 +171,30 @@ def read_codes(payload, layout, bits):
     return codes[:layout.coded]
 
 
+def philox(counter, key):
+    """Seven rounds on lists of uint64 arrays that hold 32-bit words."""
+    mask = np.uint64(0xFFFFFFFF)
+    c, k = list(counter), list(key)
+    for _ in range(7):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(p1 >> np.uint64(32)) ^ c[1] ^ k[0], p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ k[1], p0 & mask]
+        k = [k[0] + np.uint64(0x9E3779B9) & mask, k[1] + np.uint64(0xBB67AE85) & mask]
+    return c
+
+
+def noise(header, count):
+    """u of each element of the chunk."""
+    index = np.uint64(header.first) + np.arange(count, dtype=np.uint64)
+    block = index >> np.uint64(3)
+    halves = lambda x: [np.uint64(x & 0xFFFFFFFF), np.uint64(x >> 32)]
+    mask = np.uint64(0xFFFFFFFF)
+    call = [np.full(count, half) for half in halves(header.call)]
+    words = np.stack(philox([block & mask, block >> np.uint64(32)] + call, halves(header.key)))
+    lane = index & np.uint64(7)
+    word = words[(lane >> np.uint64(1)).astype(np.int64), np.arange(count)]
+    return ((word >> (np.uint64(16) * (lane & np.uint64(1)))) & np.uint64(0xFFFF)).astype(np.float64) / 65536
+
+
 def decode_int(header, payload, layout):
     bits = header.bits
     raw = np.frombuffer(payload, "<u2", layout.scale_count, layout.scales)
@@ -178,6 +203,10 @@ def decode_int(header, payload, layout):
     need((allowed & (raw != 0x8000)).all(), "scale")
     codes = read_codes(payload, layout, bits)
     q = np.where(codes >= 1 << (bits - 1), codes - (1 << bits), codes).astype(np.float32)
+    if header.rounding == DITHER:
+        last = q == -(1 << (bits - 1))
+        q = q - np.where(last, 0, noise(header, layout.coded) - 0.5).astype(np.float32)
+        return q * np.repeat(scale.astype(np.float32), header.bucket)[:layout.coded] + np.float32(0)
     return q * np.repeat(scale.astype(np.float32), header.bucket)[:layout.coded]
 
 
@@ -190,7 +219,10 @@ def decode_minmax(header, payload, layout):
     codes = read_codes(payload, layout, header.bits)
     t = np.float64 if header.type == FLOAT64 else np.float32
     at = np.arange(layout.coded) // (header.bucket or max(header.count, 1))
-    return low.astype(t)[at] + unit.astype(t)[at] * codes.astype(t)
+    q = codes.astype(t)
+    if header.rounding == DITHER:
+        q = q - (noise(header, layout.coded) - 0.5).astype(t)
+    return low.astype(t)[at] + unit.astype(t)[at] * q
 
 
 def decode_mx(header, payload, layout):
@@ -285,6 +317,7 @@ DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: dec
 
 
 def check_keys(h):
+    need(h.rounding != DITHER or h.codec in (INT, MINMAX), "keys")
     skips, ocp = h.flags & 1, h.flags & 4
     need(not ocp or h.codec in ELEMENTS, "keys")
     need(not h.flags & 24 or h.codec == NORM, "keys")
@@ -312,7 +345,7 @@ def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
     need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 32, "fixed field")
-    need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
+    need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")

@@ -5,38 +5,16 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
-                          plane_widths, store, ternary_bytes, widen)
+from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
+                          noise, plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
 FLT_MIN = np.float32(2.0**-126)
 
 
-def philox(counter, key):
-    """Seven rounds on lists of uint64 arrays that hold 32-bit words."""
-    mask = np.uint64(0xFFFFFFFF)
-    c, k = list(counter), list(key)
-    for _ in range(7):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ k[0], p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ k[1], p0 & mask]
-        k = [k[0] + np.uint64(0x9E3779B9) & mask, k[1] + np.uint64(0xBB67AE85) & mask]
-    return c
-
-
-def noise(header, count):
-    """u of each element of the chunk."""
-    index = np.uint64(header.first) + np.arange(count, dtype=np.uint64)
-    block = index >> np.uint64(3)
-    halves = lambda x: [np.uint64(x & 0xFFFFFFFF), np.uint64(x >> 32)]
-    mask = np.uint64(0xFFFFFFFF)
-    call = [np.full(count, half) for half in halves(header.call)]
-    words = np.stack(philox([block & mask, block >> np.uint64(32)] + call, halves(header.key)))
-    lane = index & np.uint64(7)
-    word = words[(lane >> np.uint64(1)).astype(np.int64), np.arange(count)]
-    return ((word >> (np.uint64(16) * (lane & np.uint64(1)))) & np.uint64(0xFFFF)).astype(np.float64) / 65536
-
-
-def quantize(v, u, lowest, highest):
+def quantize(v, u, lowest, highest, dithers=False):
+    if dithers:
+        return np.clip(np.rint(v + (u - u.dtype.type(0.5))), lowest, highest).astype(np.int64)
     return np.clip(np.rint(v) if u is None else np.floor(v + u), lowest, highest).astype(np.int64)
 
 
@@ -72,7 +50,12 @@ def encode_int(header, values, u):
     inverse = np.float32(1) / (s * lift).astype(np.float32)
     v = (x * lift.astype(np.float32)[:, None]) * inverse[:, None]
     flat = v.reshape(-1)[:len(values)]
-    return quantize(flat, u, -(1 << (b - 1)), (1 << (b - 1)) - 1) & ((1 << b) - 1), pattern.astype("<u2").tobytes()
+    lowest = -(1 << (b - 1))
+    if header.rounding == DITHER:
+        d = u - np.float32(0.5)
+        e = np.float32(1) - d
+        lowest = np.where(np.float32(2) * (flat - np.float32(lowest)) < e * e - np.float32(0.25), lowest, lowest + 1)
+    return quantize(flat, u, lowest, (1 << (b - 1)) - 1, header.rounding == DITHER) & ((1 << b) - 1), pattern.astype("<u2").tobytes()
 
 
 def encode_minmax(header, values, u):
@@ -96,7 +79,7 @@ def encode_minmax(header, values, u):
     coded = (unit != 0)[:, None]
     inverse = t(1) / np.where(unit != 0, unit, np.float32(1)).astype(t)
     v = (x - minimum.astype(t)[:, None]) * inverse[:, None]
-    codes = np.where(np.repeat(coded, size)[:len(values)], quantize(v.reshape(-1)[:len(values)], u, 0, int(steps)), 0)
+    codes = np.where(np.repeat(coded, size)[:len(values)], quantize(v.reshape(-1)[:len(values)], u, 0, int(steps), header.rounding == DITHER), 0)
     pairs = np.stack([np.where(valid, minimum, np.float32(np.nan)), np.where(valid, unit, np.float32(np.nan))], axis=1)
     pairs[np.isnan(pairs)] = np.nan
     return codes, pairs.astype("<f4").tobytes()

@@ -59,7 +59,7 @@ class Codec(Handle):
     def _check_feeds_back(self, name: str) -> None:
         """Refuses codecs with noise of which only the library knows what a call loses."""
         is_noisy = self.spec.partition(":")[0] == "norm" and "round=nearest" not in self.spec
-        if is_noisy or self.spec.startswith("terngrad") or "round=stochastic" in self.spec:
+        if is_noisy or self.spec.startswith("terngrad") or "round=stochastic" in self.spec or "round=dither" in self.spec:
             raise _errors.InvalidArgument(f"{name}: {self.spec!r} rounds with noise, which is another one in each call, so its errors are not "
                                           "known before the call; without feedback they average out. Choose rounding to the nearest, or none")
 

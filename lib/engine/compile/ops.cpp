@@ -22,16 +22,25 @@ ChunkRange range_of(const TileContext &context, const TileStep &step, const Tile
             .type = context.type,
             .whole = context.count,
             .begin = tile.begin,
-            .count = tile.count};
+            .count = tile.count,
+            .noise = step.noise};
 }
 
-ChunkRange alone(const TileContext &context, const Tile &tile) {
+// Returns the noise of a tile that is a chunk of its own.
+Noise noise_alone(const TileStep &step, const Tile &tile) {
+    Noise noise = step.noise;
+    noise.first_index += tile.begin;
+    return noise;
+}
+
+ChunkRange alone(const TileContext &context, const TileStep &step, const Tile &tile) {
     return {.codec = context.codec,
             .layout = tile.layout,
             .type = context.type,
             .whole = tile.count,
             .begin = 0,
-            .count = tile.count};
+            .count = tile.count,
+            .noise = noise_alone(step, tile)};
 }
 
 // Moves the payload of a tile that was encoded as a chunk of its own to its positions in the whole
@@ -63,9 +72,8 @@ void encode(const TileContext &context, const TileStep &step, const Tile &tile,
     if (!step.scratch)
         return context.kernels->encode(range_of(context, step, tile), step.noise, step.src_type,
                                        src, step.dst);
-    Noise noise = step.noise;
-    noise.first_index += tile.begin;
-    context.kernels->encode(alone(context, tile), noise, step.src_type, src, step.scratch);
+    context.kernels->encode(alone(context, step, tile), noise_alone(step, tile), step.src_type, src,
+                            step.scratch);
     stream_payload(context, tile, step.scratch, step.dst);
 }
 
@@ -85,14 +93,15 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
     case Op::What::encode: encode(context, step, tile, src); break;
     case Op::What::decode:
         if (step.scratch)
-            kernels.decode(alone(context, tile), step.scratch, step.dst_type, dst, step.streams);
+            kernels.decode(alone(context, step, tile), step.scratch, step.dst_type, dst,
+                           step.streams);
         else
             kernels.decode(range_of(context, step, tile), step.src, step.dst_type, dst,
                            step.streams);
         break;
     case Op::What::decode_add:
         if (step.scratch)
-            kernels.decode_add(alone(context, tile), context.op, step.scratch, dst);
+            kernels.decode_add(alone(context, step, tile), context.op, step.scratch, dst);
         else
             kernels.decode_add(range_of(context, step, tile), context.op, step.src, dst);
         break;

@@ -86,7 +86,7 @@ struct TileStep {
     std::byte *dst = nullptr;
     const std::byte *src = nullptr;
     size_t dst_stride = 0, src_stride = 0;
-    Noise noise; // encode
+    Noise noise; // encode; decode and decode_add of dither: the encoder's
     // encode, decode: set if they differ from the context's.
     const Codec *codec = nullptr;
     const PayloadLayout *layout = nullptr;

@@ -141,7 +141,8 @@ ChunkRange chunk_of(const TileContext &context, const TileStep &step) {
             .type = context.type,
             .whole = context.count,
             .begin = 0,
-            .count = context.count};
+            .count = context.count,
+            .noise = step.noise};
 }
 
 std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileStep> steps) {
@@ -168,7 +169,12 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
     fold.steps++;
     if (fold.sink->what == Op::What::encode) {
         const ChunkRange chunk = chunk_of(context, *fold.sink);
-        if (!KernelLauncher::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;
+        const auto is_dithered = [&](const TileStep *step) {
+            return is_coded(*step) && chunk_of(context, *step).codec->dithers();
+        };
+        const bool has_dither = std::any_of(fold.sources.begin(),
+                                            fold.sources.begin() + fold.source_count, is_dithered);
+        if (!KernelLauncher::can_fuse(*chunk.codec, chunk.type, has_dither)) return std::nullopt;
     }
     if (!release_sum(*fold.sink, sum, steps.subspan(fold.steps))) return std::nullopt;
     return fold;

@@ -195,8 +195,7 @@ Done Engine::run_traced(const Program &program, const Call &call) {
 }
 
 static bool draws_noise(const Work &work) {
-    return work.codec.rounding == Rounding::stochastic ||
-           work.inner_codec.rounding == Rounding::stochastic;
+    return work.codec.draws_noise() || work.inner_codec.draws_noise();
 }
 
 // Ranks that encode the same sum need the same noise, so the descriptor compares what the states

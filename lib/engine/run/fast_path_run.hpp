@@ -96,7 +96,11 @@ private:
 
     void run_described(const EagerOp &op, const EagerChunk &chunk) {
         const bool encodes = op.what == Op::What::write_header || op.what == Op::What::encode;
-        const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
+        const bool decodes = op.what == Op::What::decode || op.what == Op::What::decode_add;
+        const Noise noise = encodes ? noise_of(op, chunk)
+                            : decodes && program_.work.codec.dithers()
+                                ? stated_noise({source(op.src) - header_, header_bytes})
+                                : Noise{};
         if (op.what == Op::What::write_header)
             return write_header(program_.work.codec,
                                 {.type = program_.work.type,

@@ -173,7 +173,7 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .src = src,
          .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
          .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
-         .noise = noise(op, segment),
+         .noise = reads_payload(op) ? stated_noise(lane, op) : noise(op, segment),
          .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
          .layout = op.is_inner ? &inner_layout_ : nullptr,
          .scratch = scratch(op),
@@ -290,6 +290,13 @@ Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
     return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
             .call = noise_call(call_),
             .first_index = segment.index};
+}
+
+// The header lies in the host's memory, of a chunk from another rank, too, and has been accepted.
+Noise TaskExecutor::stated_noise(PipelineLane &lane, const Op &op) const {
+    const Codec &codec = op.is_inner ? program_.work.inner_codec : program_.work.codec;
+    if (!codec.dithers()) return {};
+    return qccl::stated_noise({lane.wire(op.src.index).view.data, header_bytes});
 }
 
 RecvBuffer TaskExecutor::recv_buffer(const PipelineLane &lane, uint32_t wire,

@@ -107,6 +107,8 @@ private:
     std::byte *scratch(const Op &op);
     void write_header(PipelineLane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
+    // The noise of the chunk that the operation decodes, if its codec needs it.
+    Noise stated_noise(PipelineLane &lane, const Op &op) const;
     // On a GPU lanes run side by side, so each has its own tiles.
     size_t tile_number(const PipelineLane &lane, uint32_t index) const {
         return (memory_.gpu ? lane.number() * program_.tile_buffers : 0) + index;
