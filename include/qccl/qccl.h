@@ -1399,11 +1399,17 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
- * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy, then
+ * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless,
+ * then
  * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm, levels,
- * clip, ratio, momentum, warmup, guard, owner). A wrong spec is refused (qcclInvalidArgument), and
- * the sentence says what is possible.
- * Codecs are immutable: any thread may use one, in any communicator.
+ * clip, ratio, momentum, warmup, entropy, guard, owner). A wrong spec is refused (qcclInvalidArgument), and the
+ * sentence says what is possible. Codecs are immutable: any thread may use one, in any
+ * communicator.
+ *
+ * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
+ * "lossless" does so with the exponents of the values themselves. How many bytes result depends on
+ * the values; they are never more than without it. Collectives whose ranks are all on one host do
+ * without the entropy coding, which would cost more time than it saves there.
  *
  * "auto" names a budget instead of a codec, and every call chooses its codec by the budget.
  * - "auto:nmse=1e-3": the fastest codec that keeps this NMSE of the result. It is none, unless a
@@ -1466,7 +1472,8 @@ QCCL_API qcclResult_t qcclCodecGetSpec(qcclCodec_t codec, char *buffer, size_t *
  * codec: must not be NULL.
  * count: number of values.
  * type: of the values.
- * bytes_out: receives the number, which includes the header of the container.
+ * bytes_out: receives the number, which includes the header of the container. A codec with
+ *   "entropy=1", and "lossless", may need less; all others need exactly so many.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  The codec does not encode this type, or has "auto", "guard" or
@@ -1483,7 +1490,8 @@ QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, 
  * dst: `capacity` bytes of memory of the host, which do not overlap src. capacity is at least what
  *   qcclCodecMaxEncodedBytes gives.
  * written_out: receives the number of bytes of the container. It is set when the call returns, also
- *   with a stream.
+ *   with a stream. So on a stream a codec with "entropy=1", or "lossless", writes the container
+ *   without the entropy coding, which has as many bytes as qcclCodecMaxEncodedBytes gives.
  * stream: a stream from qcclStreamCreate, which uses src and dst until it has come past the call;
  *   or NULL or QCCL_STREAM_SYNC: the call returns when it is done.
  * Returns
@@ -1498,7 +1506,7 @@ QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t
 /* Decodes a container that qcclCodecEncode wrote.
  *
  * codec, type, count: must be those of the encoding.
- * src: the `bytes` bytes of the container, in memory of the host.
+ * src: the `bytes` bytes of the container, as many as written_out said, in memory of the host.
  * dst: memory of the host for `count` values of `type`, which does not overlap src. It may be NULL
  *   if count is 0.
  * stream: as for qcclCodecEncode.

@@ -3,6 +3,7 @@
 // in their planes, one bit field at a time. reference_codecs.cpp has the
 // kinds of codecs. Any thread may call; nothing blocks.
 
+#include "kernels/codec/packing.hpp"
 #include "kernels/codec/reference.hpp"
 
 namespace qccl {
@@ -252,6 +253,16 @@ void add_velocity(DataType accumulator_type, void *values, void *velocity, const
     });
 }
 
+size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
+            PackScratch &scratch) {
+    return pack_with(scalar_pack_steps, whole, payload, packed, scratch);
+}
+
+bool unpack(const ChunkRange &whole, std::span<const std::byte> packed, std::byte *payload,
+            PackScratch &scratch) {
+    return unpack_with(scalar_pack_steps, whole, packed, payload, scratch);
+}
+
 } // namespace
 
 const Kernels &scalar_kernels() {
@@ -265,6 +276,8 @@ const Kernels &scalar_kernels() {
         .divide = divide,
         .keep_error = keep_error,
         .add_velocity = add_velocity,
+        .pack = pack,
+        .unpack = unpack,
     };
     return kernels;
 }

@@ -261,6 +261,7 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
             return take_plain<T>(source, there, values);
         }
         case CodecId::none: // casts, too, are plain values of another type
+        case CodecId::lossless:
         case CodecId::fp16:
         case CodecId::bf16:
         case CodecId::fp8e4m3:

@@ -9,6 +9,7 @@
 #include "comm/boundary.hpp"
 #include "comm/comm_config.hpp"
 #include "comm/streams.hpp"
+#include "device/packed_chunk.hpp"
 
 #include <memory>
 #include <span>
@@ -72,7 +73,7 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
     QCCL_TRY(const DataType known, take_type(type));
     CodedValues values = coded_values(Collective::broadcast, known, RedOp::sum, count);
     if (named->codec.is_lossless()) values = {known, count};
-    QCCL_TRY(check_codec(named->codec, Collective::broadcast, values.type, RedOp::sum));
+    QCCL_TRY(check_type(named->codec, values.type));
     QCCL_TRY(check_count("count", count, known, 1));
     return Container{named->codec, named->kernels, values.type, values.count};
 }
@@ -86,29 +87,70 @@ ChunkRange whole(const Container &container, const PayloadLayout &layout) {
             .count = container.count};
 }
 
-Done encode(const Container &container, const void *src, std::span<std::byte> dst) {
+// Memory for the unpacked chunk beside a container that may be packed.
+struct Packing {
+    explicit Packing(size_t unpacked_bytes)
+        : bytes(unpacked_bytes),
+          unpacked(std::make_unique_for_overwrite<std::byte[]>(unpacked_bytes)) {}
+
+    size_t bytes;
+    std::unique_ptr<std::byte[]> unpacked;
+    PackScratch scratch;
+};
+
+// Returns nothing for codecs that do not pack. Streams get the memory with their work,
+// because they cannot report that there is none.
+std::shared_ptr<Packing> memory_for(const Container &container) {
+    if (!container.codec.packs) return nullptr;
+    return std::make_shared<Packing>(
+        most_packed_bytes(container.codec, container.type, container.count));
+}
+
+// Encodes the chunk, without a seal. `dst` has room for all of it.
+void encode_unpacked(const Container &container, const void *src, std::byte *dst) {
     // There is no rank and no call here, so the noise is that of rank 0, its first encode, call 0.
     const ChunkInfo chunk{.type = container.type,
                           .count = container.count,
                           .noise_key = noise_key(container.codec.seed, 0, 0)};
-    write_header(container.codec, chunk, dst.data());
+    write_header(container.codec, chunk, dst);
     const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
     if (container.count > 0)
         container.kernels->encode(whole(container, layout), {.key = chunk.noise_key},
-                                  container.type, src, dst.data() + header_bytes);
-    seal_chunk(dst);
-    return {};
+                                  container.type, src, dst + header_bytes);
 }
 
-Done decode(const Container &container, std::span<const std::byte> src, void *dst) {
-    QCCL_TRY(const OpenChunk open,
-             open_chunk(src, container.codec, container.type, container.count));
-    QCCL_TRY(check_seal(src));
-    if (container.count == 0) return {};
+// Writes the container and returns its size, which is that of `dst` without `packing`.
+size_t encode(const Container &container, const void *src, std::span<std::byte> dst,
+              Packing *packing) {
+    size_t bytes = dst.size();
+    encode_unpacked(container, src, packing ? packing->unpacked.get() : dst.data());
+    if (packing)
+        bytes = pack_chunk(*container.kernels, container.codec, container.type, container.count,
+                           packing->unpacked.get(), dst.data(), packing->scratch);
+    seal_chunk(dst.first(bytes));
+    return bytes;
+}
+
+void decode_unpacked(const Container &container, const OpenChunk &open, void *dst) {
+    if (container.count == 0) return;
     const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
     ChunkRange range = whole(container, layout);
     range.noise = open.chunk.noise();
     container.kernels->decode(range, open.payload.data(), container.type, dst, false);
+}
+
+Done decode(const Container &container, std::span<const std::byte> src, void *dst,
+            Packing *packing) {
+    std::span<const std::byte> unpacked = src;
+    if (packing) {
+        QCCL_TRY(unpack_chunk(*container.kernels, container.codec, container.type, container.count,
+                              src, packing->unpacked.get(), packing->scratch));
+        unpacked = {packing->unpacked.get(), packing->bytes};
+    }
+    QCCL_TRY(const OpenChunk open,
+             open_chunk(unpacked, container.codec, container.type, container.count));
+    QCCL_TRY(check_seal(src));
+    decode_unpacked(container, open, dst);
     return {};
 }
 
@@ -178,9 +220,16 @@ qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, q
                                     spec(container.codec).c_str(), bytes)
                 .compared(static_cast<int64_t>(bytes), static_cast<int64_t>(capacity));
         QCCL_TRY(check_apart(from, to));
-        QCCL_TRY(run(queue.get(), [=] {
-            return encode(container, src, {static_cast<std::byte *>(dst), bytes});
-        }));
+        const std::span<std::byte> room(static_cast<std::byte *>(dst), bytes);
+        if (!queue.get()) {
+            *written_out = encode(container, src, room, memory_for(container).get());
+            return {};
+        }
+        // The caller gets the number now, and that of an unpacked container is known.
+        queue.get()->enqueue({.run = [=]() -> Done {
+            encode(container, src, room, nullptr);
+            return {};
+        }});
         *written_out = bytes;
         return {};
     });
@@ -197,8 +246,9 @@ qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, v
         QCCL_TRY(check_pointer(from));
         QCCL_TRY(check_pointer(to));
         QCCL_TRY(check_apart(from, to));
-        return run(queue.get(), [=] {
-            return decode(container, {static_cast<const std::byte *>(src), bytes}, dst);
+        return run(queue.get(), [=, packing = memory_for(container)] {
+            return decode(container, {static_cast<const std::byte *>(src), bytes}, dst,
+                          packing.get());
         });
     });
 }

@@ -66,8 +66,8 @@ namespace {
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
 constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4,
-                  flag_linf_norm = 8, flag_exponential_levels = 16;
-constexpr uint8_t all_flags = 31;
+                  flag_linf_norm = 8, flag_exponential_levels = 16, flag_packs = 32;
+constexpr uint8_t all_flags = 63;
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
@@ -108,6 +108,7 @@ Result<Codec> read_codec(const Header &header) {
     codec.norm = (header.flags & flag_linf_norm) != 0 ? BucketNorm::linf : BucketNorm::l2;
     codec.levels =
         (header.flags & flag_exponential_levels) != 0 ? Levels::exponential : Levels::uniform;
+    codec.packs = (header.flags & flag_packs) != 0;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
     codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
@@ -135,6 +136,12 @@ Done check_fixed_fields(const Header &header) {
     return {};
 }
 
+Done check_last_index(const Header &header) {
+    if (header.first_index > std::numeric_limits<uint64_t>::max() - header.count)
+        return Error::make(damaged, "chunk: the index of its last value exceeds 64 bits");
+    return {};
+}
+
 // Checks the count and the lengths. The count is bounded first, so that no product below can
 // overflow.
 Done check_lengths(const Header &header, const Codec &codec, DataType type,
@@ -150,9 +157,18 @@ Done check_lengths(const Header &header, const Codec &codec, DataType type,
                            " bytes; the header says %" PRIu64 ", %" PRIu64 " came",
                            header.count, expected, header.payload_bytes, payload_bytes)
             .compared(static_cast<int64_t>(expected), static_cast<int64_t>(payload_bytes));
-    if (header.first_index > std::numeric_limits<uint64_t>::max() - header.count)
-        return Error::make(damaged, "chunk: the index of its last value exceeds 64 bits");
-    return {};
+    return check_last_index(header);
+}
+
+// Checks the lengths of a chunk that may be packed. Its count must be the expected one.
+Done check_packed_lengths(const Header &header, uint64_t unpacked_bytes, uint64_t payload_bytes) {
+    if (header.payload_bytes != payload_bytes || payload_bytes > unpacked_bytes)
+        return Error::make(damaged,
+                           "chunk: packed, its payload has at most %" PRIu64
+                           " bytes; the header says %" PRIu64 ", %" PRIu64 " came",
+                           unpacked_bytes, header.payload_bytes, payload_bytes)
+            .compared(static_cast<int64_t>(unpacked_bytes), static_cast<int64_t>(payload_bytes));
+    return check_last_index(header);
 }
 
 } // namespace
@@ -216,8 +232,9 @@ static uint8_t flags_of(const Codec &codec) {
     const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
                    ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0,
                    linf = codec.norm == BucketNorm::linf ? flag_linf_norm : 0,
-                   exponential = codec.levels == Levels::exponential ? flag_exponential_levels : 0;
-    return static_cast<uint8_t>(skips | ocp | linf | exponential);
+                   exponential = codec.levels == Levels::exponential ? flag_exponential_levels : 0,
+                   packs = codec.packs ? flag_packs : 0;
+    return static_cast<uint8_t>(skips | ocp | linf | exponential | packs);
 }
 
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
@@ -252,18 +269,24 @@ static Result<Header> take_header(std::span<const std::byte> bytes) {
     return header;
 }
 
-static Result<OpenChunk> open_header(const Header &header, uint64_t payload_bytes) {
+// Reads what the header says, without its lengths.
+static Result<OpenChunk> read_fields(const Header &header) {
     QCCL_TRY(const Codec codec, read_codec(header));
     const auto type = to_type(header.type);
     if (!type || (!codec.is_lossless() && !info(*type).is_float))
         return Error::make(damaged, "chunk: type %u cannot be in it", header.type);
-    QCCL_TRY(check_lengths(header, codec, *type, payload_bytes));
     if (!codec.draws_noise() && (header.noise_key != 0 || header.call != 0))
         return Error::make(damaged, "chunk: noise without stochastic rounding");
     return OpenChunk{codec,
                      {*type, header.count, header.first_index, header.noise_key, header.call,
                       header.sampled_nmse},
                      {}};
+}
+
+static Result<OpenChunk> open_header(const Header &header, uint64_t payload_bytes) {
+    QCCL_TRY(const OpenChunk open, read_fields(header));
+    QCCL_TRY(check_lengths(header, open.codec, open.chunk.type, payload_bytes));
+    return open;
 }
 
 static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
@@ -320,6 +343,27 @@ Result<OpenChunk> open_header(std::span<const std::byte> header, uint64_t payloa
     return open;
 }
 
+// ---- Packed chunks
+
+void set_payload_bytes(std::byte *header, uint64_t bytes) {
+    std::memcpy(header + offsetof(Header, payload_bytes), &bytes, sizeof bytes);
+}
+
+Result<PackedChunk> open_packed(std::span<const std::byte> header, uint64_t payload_bytes,
+                                const Codec &codec, DataType type, uint64_t count) {
+    QCCL_TRY(const Header taken, take_header(header));
+    QCCL_TRY(const OpenChunk open, read_fields(taken));
+    QCCL_TRY(check_kind(open, codec, type, count));
+    const uint64_t unpacked_bytes = payload_layout(open.codec, type, count).bytes;
+    if (open.codec.packs)
+        QCCL_TRY(check_packed_lengths(taken, unpacked_bytes, payload_bytes));
+    else
+        QCCL_TRY(check_lengths(taken, open.codec, type, payload_bytes));
+    return PackedChunk{open.codec, open.chunk, payload_bytes < unpacked_bytes};
+}
+
+// ---- Seals
+
 namespace {
 
 // The checksum field itself counts as zero.
@@ -337,6 +381,13 @@ void seal_chunk(std::span<std::byte> chunk) {
     std::memcpy(chunk.data(), &header, sizeof header);
     header.crc = seal_of(chunk);
     std::memcpy(chunk.data(), &header, sizeof header);
+}
+
+void break_seal(std::byte *header) {
+    Header read = read_header({header, header_bytes});
+    read.flags &= static_cast<uint8_t>(~flag_sealed);
+    read.crc = 0;
+    std::memcpy(header, &read, sizeof read);
 }
 
 Done check_seal(std::span<const std::byte> chunk) {

@@ -217,9 +217,33 @@ Result<OpenChunk> open_chunk(std::span<const std::byte> header, std::span<const 
 Result<OpenChunk> open_header(std::span<const std::byte> header, uint64_t payload_bytes,
                               const Codec &codec, DataType type, uint64_t count);
 
+// ---- Packed chunks
+//
+// A codec with `packs` sends its chunks packed if that makes their payload smaller, and unpacked
+// otherwise: so the length of a chunk says which it is. Only lib/device/packed_chunk.hpp makes
+// packed chunks, and unpacks them; all other code handles unpacked chunks.
+
+// What the header of a chunk says that may be packed.
+struct PackedChunk {
+    Codec codec;
+    ChunkInfo chunk;
+    bool is_packed; // its payload is shorter than the layout's
+};
+// Opens a chunk by its header, packed or not: checks everything except the payload, and that codec,
+// type and count are those that the schedule expects. Codecs without `packs` are opened as
+// open_header does.
+Result<PackedChunk> open_packed(std::span<const std::byte> header, uint64_t payload_bytes,
+                                const Codec &codec, DataType type, uint64_t count);
+// Sets the length of the payload that the header states.
+void set_payload_bytes(std::byte *header, uint64_t bytes);
+
+// ---- Seals
+
 // Writes a CRC32C of the whole chunk into its header. qcclCodecEncode uses this for its stand-alone
 // container.
 void seal_chunk(std::span<std::byte> chunk);
+// Takes the checksum and its flag out of a header.
+void break_seal(std::byte *header);
 // Refuses (damaged_data) a chunk without a checksum, and one whose bytes do not match the checksum.
 Done check_seal(std::span<const std::byte> chunk);
 

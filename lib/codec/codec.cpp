@@ -43,6 +43,7 @@ bool is_possible(const Codec &codec) {
     if (!row.takes(SpecKey::scale) && codec.scaling != row.usual.scaling) return false;
     if (!row.takes(SpecKey::norm) && codec.norm != row.usual.norm) return false;
     if (!row.takes(SpecKey::levels) && codec.levels != row.usual.levels) return false;
+    if (!row.takes(SpecKey::entropy) && codec.packs != row.usual.packs) return false;
     // The bucket that is the whole chunk is never incomplete.
     if (codec.skips_incomplete &&
         (!row.takes(SpecKey::skip_incomplete) || codec.bucket == Codec::whole_chunk))
@@ -97,20 +98,25 @@ Done check_op(Collective collective, DataType type, RedOp op) {
                             name(type), listed(possible).c_str());
 }
 
+Done check_type(const Codec &codec, DataType type) {
+    if (codec.is_lossless() || info(type).is_float) return {};
+    return invalid_argument(
+        "codec %s: %s values travel as they are, only floating point is encoded",
+        spec(codec).c_str(), name(type));
+}
+
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
     QCCL_TRY(check_op(collective, type, op));
     if (codec.is_lossless()) return {};
-    if (!info(type).is_float)
-        return invalid_argument(
-            "codec %s: %s values travel as they are, only floating point is encoded",
-            spec(codec).c_str(), name(type));
+    QCCL_TRY(check_type(codec, type));
     if (reduces(collective) && is_custom(op))
         return invalid_argument("codec %s: values that a function of the program combines travel "
                                 "as they are",
                                 spec(codec).c_str());
-    if (reduces(collective) && !codec.is_cast() && !adds(op))
+    if (reduces(collective) && !codec.is_plain() && !adds(op))
         return invalid_argument(
-            "codec %s: possible with sum and avg, not with %s; fp16, bf16 and the fp8 do every op",
+            "codec %s: possible with sum and avg, not with %s; fp16, bf16, the fp8 and "
+            "lossless do every op",
             spec(codec).c_str(), name(op));
     if (codec.guard != 0 && !do_all_receive(collective))
         return invalid_argument("codec %s: a guard needs ranks that all hear of the error, in %s "
@@ -247,6 +253,7 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::ratio, "ratio", {"0.000001 to 1"}},
     {SpecKey::momentum, "momentum", {"0 to 0.999"}},
     {SpecKey::warmup, "warmup", {"0 to 1000000000"}},
+    {SpecKey::entropy, "entropy", {"0", "1"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
@@ -441,6 +448,10 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
+    case SpecKey::entropy:
+        if (text != "0" && text != "1") return bad_value(key, text);
+        codec.packs = text == "1";
+        return {};
     case SpecKey::owner:
         if (text != "decoded" && text != "exact") return bad_value(key, text);
         codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
@@ -558,6 +569,7 @@ std::string spec(const Codec &codec) {
     if (codec.momentum != row->usual.momentum)
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
+    if (codec.packs != row->usual.packs) add(SpecKey::entropy, codec.packs ? "1" : "0");
     if (codec.guard != 0) add(SpecKey::guard, guard_text(codec.guard));
     if (codec.owner != OwnerKeeps::decoded) add(SpecKey::owner, "exact");
     return text;

@@ -74,6 +74,7 @@ enum class CodecId : uint8_t {
     norm = 14,
     dgc = 15,
     dummy = 16,
+    lossless = 17,
 };
 
 // dither adds noise before it rounds to the nearest, and a decoder subtracts the noise again.
@@ -113,6 +114,9 @@ struct Codec {
     // dgc: what a state keeps of a velocity at each call, in thousandths, and the number of calls
     // of a state until the share is the final one. Never on the wire.
     uint32_t momentum = 0, warm_up = 0;
+    // Chunks travel packed, if that makes them smaller: their codes, or the exponents of their
+    // values, are entropy coded. lossless: always.
+    bool packs = false;
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
@@ -124,13 +128,15 @@ struct Codec {
     bool is_auto() const { return static_cast<bool>(budget); }
     constexpr const CodecRow &row() const;
     bool is_lossless() const;
+    // Whether values that were encoded may differ from what is decoded.
+    bool loses() const { return !is_lossless() && id != CodecId::lossless; }
     // A cast converts each value by itself, so every operation works on its output.
     bool is_cast() const;
     bool draws_noise() const { return rounding != Rounding::nearest; }
     // Whether decoders need the noise that the encoder has drawn.
     bool dithers() const { return rounding == Rounding::dither; }
     // Whether the payload consists of the values alone, one after the other.
-    bool is_plain() const { return is_lossless() || is_cast(); }
+    bool is_plain() const;
     // Returns the type in which values without codes travel: the cast's own type, else the
     // tensor's.
     DataType plain_type(DataType tensor) const;
@@ -192,6 +198,7 @@ enum class SpecKey : uint8_t {
     ratio,
     momentum,
     warmup,
+    entropy,
     nmse,
     most_bits,
     from,
@@ -259,10 +266,11 @@ constexpr Codec usual_codec(CodecId id, uint8_t bits = 0, uint32_t bucket = 0) {
 
 inline constexpr uint32_t usual_block = 32, usual_bucket = 512, usual_nvfp4_bucket = 1024;
 
-inline constexpr SpecKeys cast_keys = key_bits({SpecKey::min, SpecKey::guard, SpecKey::owner}),
+inline constexpr SpecKeys use_keys = key_bits({SpecKey::min, SpecKey::guard, SpecKey::owner}),
+                          cast_keys = use_keys | key_bit(SpecKey::entropy),
                           noise_keys = key_bits({SpecKey::round, SpecKey::seed}),
                           mx_keys = cast_keys | noise_keys | key_bit(SpecKey::scale),
-                          auto_keys = cast_keys |
+                          auto_keys = use_keys |
                                       key_bits({SpecKey::nmse, SpecKey::most_bits, SpecKey::from});
 
 // The usual one first of those that have the most bits, as help texts list them.
@@ -310,6 +318,12 @@ inline constexpr Codec usual_dummy = [] {
 inline constexpr Codec usual_norm = [] {
     Codec codec = usual_codec(CodecId::norm, 8, usual_bucket);
     codec.rounding = Rounding::stochastic;
+    return codec;
+}();
+
+inline constexpr Codec usual_lossless = [] {
+    Codec codec = usual_codec(CodecId::lossless);
+    codec.packs = true;
     return codec;
 }();
 
@@ -437,6 +451,11 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .kind = CodecKind::dummy,
      .usual = usual_dummy,
      .keys = key_bits({SpecKey::ratio, SpecKey::min, SpecKey::owner})},
+    {.id = CodecId::lossless,
+     .name = "lossless",
+     .kind = CodecKind::plain,
+     .usual = usual_lossless,
+     .keys = key_bit(SpecKey::min)},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
@@ -452,6 +471,9 @@ constexpr const CodecRow &row_of(CodecId id) {
 
 constexpr const CodecRow &Codec::row() const { return row_of(id); }
 inline bool Codec::is_lossless() const { return id == CodecId::none && !is_auto(); }
+inline bool Codec::is_plain() const {
+    return is_lossless() || is_cast() || id == CodecId::lossless;
+}
 inline bool Codec::is_cast() const { return row().cast.has_value(); }
 inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
 inline bool Codec::has_whole_buckets() const {
@@ -532,6 +554,9 @@ constexpr CodedValues coded_values(Collective collective, DataType type, RedOp o
     if (reduces(collective) && (!adds(op) || is_product)) return {type, count};
     return {real_type(type), count * reals_of(type)};
 }
+
+// Whether the codec encodes values of `type`. The error (invalid_argument) says why not.
+Done check_type(const Codec &codec, DataType type);
 
 // Whether the codec can encode `collective` on values of `type` combined with `op`: casts do every
 // op of floats, the others sum and avg, and all other values travel unencoded. The error

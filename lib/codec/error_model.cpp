@@ -514,7 +514,17 @@ const BoundedCodec *bound_of(const Codec &codec) {
 
 double bits_per_value(const Codec &codec, DataType type) {
     constexpr uint64_t sample = uint64_t{1} << 20;
-    return static_cast<double>(payload_layout(codec, type, sample).bytes) * 8 / sample;
+    const double bits = static_cast<double>(payload_layout(codec, type, sample).bytes) * 8 / sample;
+    return codec.packs ? bits * usual_packed_share(codec, type) : bits;
+}
+
+double usual_packed_share(const Codec &codec, DataType type) {
+    constexpr double exponent_bits = 3, block_share = 0.94, chunk_share = 0.4;
+    if (!codec.is_plain()) return codec.bucket == Codec::whole_chunk ? chunk_share : block_share;
+    const DataType travels = codec.plain_type(type);
+    const auto bits = static_cast<double>(8 * type_bytes(travels));
+    const double exponent = bits - 1 - info(travels).format.fraction_bits;
+    return (bits - exponent + std::min(exponent, exponent_bits)) / bits;
 }
 
 } // namespace qccl

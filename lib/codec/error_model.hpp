@@ -44,8 +44,13 @@ std::span<const BoundedCodec> bounded_codecs();
 // Returns nullptr if the codec has no bound.
 const BoundedCodec *bound_of(const Codec &codec);
 
-// Returns the bits that a value takes in a long vector, without headers.
+// Returns the bits that a value takes in a long vector, without headers; of a codec that packs its
+// chunks, what usual values take.
 double bits_per_value(const Codec &codec, DataType type);
+// Returns the part of its bytes that a payload of usual values keeps when it is packed
+// (Codec::packs): coded exponents of gradients take about 3 bits; the codes under a scale of their
+// own block are used nearly evenly, and those under the scale of a whole chunk lie close to zero.
+double usual_packed_share(const Codec &codec, DataType type);
 
 // ---- Measured loss
 

@@ -573,7 +573,7 @@ void Comm::tell(const Codec &asked, const Program &program) {
     if (!program.notice.empty() && team_.rank == 0 && is_new(spec(asked)))
         parts_.log->warn("codec %s: %s; such calls go lossless", spec(asked).c_str(),
                          program.notice.c_str());
-    if (codec.is_lossless() || has_told_lossy_ || !speaks()) return;
+    if (!codec.loses() || has_told_lossy_ || !speaks()) return;
     has_told_lossy_ = true;
     parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
 }

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace qccl {
 
@@ -42,6 +43,16 @@ static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
 constexpr const char *name(Tier tier) { return tier_names[static_cast<size_t>(tier)]; }
 constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
 
+// What packing and unpacking need to work in. Its content means nothing between calls, and one
+// thread at a time may use it.
+struct PackScratch {
+    static constexpr size_t symbols = 65536; // of a segment
+
+    alignas(64) uint8_t streams[2][symbols];
+    alignas(64) uint16_t words[symbols + 64]; // that an encoder writes
+    alignas(64) uint32_t table[4096];
+};
+
 // `in` and `out` name the format of plain values: the tensor's type or its accumulator's type.
 struct Kernels {
     Tier tier;
@@ -71,6 +82,17 @@ struct Kernels {
     // is finite, else 0. All have the accumulator's type, as above.
     void (*add_velocity)(DataType accumulator_type, void *values, void *velocity,
                          const void *before, size_t count, uint32_t momentum);
+
+    // Packs the payload of a whole chunk, which has whole.layout->bytes, of a codec with `packs`.
+    // Returns the number of bytes, or 0 if they would be no fewer than the unpacked ones; `packed`
+    // has room for so many as those. Processors alone pack and unpack; the kernels of devices have
+    // nullptr here.
+    size_t (*pack)(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
+                   PackScratch &scratch) = nullptr;
+    // Restores the payload of a whole chunk. Returns false if no encoder writes such bytes; the
+    // payload is then undefined. The payload that results must still pass check_payload.
+    bool (*unpack)(const ChunkRange &whole, std::span<const std::byte> packed, std::byte *payload,
+                   PackScratch &scratch) = nullptr;
 };
 
 } // namespace qccl

@@ -153,6 +153,9 @@ struct CostModel {
     // as long as coding.
     double narrow_coding = 0.25;
 
+    // Returns the codec's rates for fp32, with packing if the codec packs and ranks are on several
+    // hosts. `copying`: the rate of values that stay as they are.
+    CodecRate coding_rate(const Codec &codec, bool has_hosts, double copying) const;
     bool is_remote_rate_known() const { return remote_rate_source != RateSource::assumed; }
     bool shares_cores() const { return ranks_per_core > 1; }
     const LinkSpeeds &remote_link() const { return shares_cores() ? remote.shared : remote.alone; }
@@ -179,6 +182,10 @@ CostModel gpu_cost_model_by(const Settings &settings, double ranks_per_gpu, GpuR
 // Returns the codec of unfinished values below the outermost tier: the one that the algorithm's key
 // names, or none if the call's codec is lossless. For an algorithm without tiers: the call's codec.
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
+
+// Returns the size of a message with so many values. That of a packed chunk depends on the values,
+// so it is what usual ones take.
+uint64_t usual_message_bytes(const Problem &problem, const Codec &codec, uint64_t count);
 
 // Returns the size of the whole vector, unencoded.
 uint64_t vector_bytes(const Problem &problem);

@@ -42,7 +42,8 @@ std::string why_dropped(const Problem &problem, const CostModel &speeds) {
     else if (!speeds.is_remote_rate_known())
         text = unknown_rate;
     else
-        append_format(text, "the codec would not make it %.3g times as fast", least_gain);
+        append_format(text, "the codec would not make it %.3g times as fast",
+                      least_gain_of(problem.codec));
     return text;
 }
 

@@ -30,6 +30,12 @@ bool may_go_losslessly(const Problem &problem, const Plan &plan) {
     return !plan.codec.is_lossless() && !problem.codec.min_bytes && problem.has_hosts();
 }
 
+} // namespace
+
+double least_gain_of(const Codec &codec) { return codec.loses() ? least_gain : equal_time; }
+
+namespace {
+
 bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem,
                        const PlannerInputs &inputs) {
     if (!inputs.whole_up_to_bytes || problem.ranks < 2) return false;
@@ -39,7 +45,7 @@ bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem,
 bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
     constexpr size_t narrow_bytes = 2;
     const TypeInfo &type = info(problem.type);
-    return reduces(problem.collective) && problem.codec.is_lossless() && type.is_float &&
+    return reduces(problem.collective) && !problem.codec.loses() && type.is_float &&
            type.bytes <= narrow_bytes && algorithm.sums_on_the_way() && problem.ranks > 2;
 }
 
@@ -250,7 +256,8 @@ Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Alg
     if (!may_go_losslessly(problem, plan)) return plan;
     auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
     if (lossless && !inputs.speeds.is_remote_rate_known()) return lossless;
-    if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
+    if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain_of(plan.codec))
+        return plan;
     return lossless;
 }
 
@@ -387,7 +394,7 @@ std::optional<double> nmse_bound(const Plan &plan) {
     for (const auto &[codec, encodes] :
          {std::pair(plan.codec, plan.cost.noise.first),
           std::pair(plan.inner_codec, plan.cost.inner_noise.first)}) {
-        if (codec.is_lossless() || encodes == 0) continue;
+        if (!codec.loses() || encodes == 0) continue;
         const BoundedCodec *const bound = bound_of(codec);
         if (!bound || encodes > bound->most_encodes) return std::nullopt;
         nmse += bound->nmse * encodes;

@@ -161,6 +161,8 @@ inline constexpr double equal_time = 1.08; // the model is no closer to measured
 // Between hosts, a codec without min= is used only if the predicted speed-up is at least this
 // factor. A codec that is chosen by a budget needs it anywhere.
 inline constexpr double least_gain = 1.25;
+// Returns that factor; a codec that loses nothing only has to be faster.
+double least_gain_of(const Codec &codec);
 // Plans a call. `forced`: the algorithm that the caller names; empty: the planner chooses. `counts`
 // may be null. Returns invalid_argument, with the reason, if no plan is possible.
 Result<Plan> choose(const Problem &problem, const PlannerInputs &inputs,

@@ -31,7 +31,7 @@ Result<CallGeometry> CallGeometry::create(const SimulatedCall &call, uint32_t ch
     QCCL_TRY(shape.geometry_,
              cut(layout, outbox, encoding_of(problem.codec, inner, problem.type), call.limits));
     const auto bytes = [&](uint64_t count, bool is_inner) {
-        return encoded_bytes(is_inner ? inner : problem.codec, problem.type, count);
+        return usual_message_bytes(problem, is_inner ? inner : problem.codec, count);
     };
     shape.empty_bytes_ = header_bytes;
     shape.is_eager_ =

@@ -19,8 +19,7 @@ namespace qccl {
 // ---- Estimates
 
 bool EncodeCounts::loses() const {
-    return (!codec.is_lossless() && encodes.first > 0) ||
-           (!inner_codec.is_lossless() && inner_encodes.first > 0);
+    return (codec.loses() && encodes.first > 0) || (inner_codec.loses() && inner_encodes.first > 0);
 }
 
 EncodeCounts encode_counts(const Plan &plan) {

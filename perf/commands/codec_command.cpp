@@ -37,11 +37,13 @@ struct CodecArguments {
 };
 constexpr const char *host_codecs = "int8,int4,minmax";
 
-// The default on a GPU: all codecs.
+// The default on a GPU: all codecs but those that pack, for which GPUs have no kernels.
 static std::string all_codecs() {
     std::string all;
-    for (const CodecName &row : codec_names())
-        all += (all.empty() ? "" : ",") + std::string(row.name);
+    for (const std::string_view word : codec_words) {
+        const auto codec = parse_codec(word);
+        if (codec && !codec->packs) all.append(all.empty() ? "" : ",").append(word);
+    }
     return all;
 }
 
@@ -244,7 +246,10 @@ static Result<int> run(const CodecArguments &arguments) {
         if (codec.is_auto())
             return refuse("%s is chosen for a collective; codecs are measured by their names",
                           spec(codec).c_str());
-        QCCL_TRY(check_codec(codec, Collective::all_reduce, *type, RedOp::sum));
+        QCCL_TRY(check_type(codec, *type));
+        if (codec.packs && !is_host)
+            return refuse("%s is entropy coded, and GPUs have no kernels for that",
+                          spec(codec).c_str());
     }
     QCCL_TRY(check_bytes(arguments, codecs, *type));
     if (how_started().launch(false) != Launch::processes)

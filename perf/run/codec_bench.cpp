@@ -4,11 +4,13 @@
 
 #include "device/device.hpp"
 #include "device/kernel_launcher.hpp"
+#include "device/packed_chunk.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "perf/report/measurement.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -71,7 +73,8 @@ public:
           count_(std::max<size_t>(bytes / type_bytes(type) / grain(codec), 1) * grain(codec)),
           layout_(payload_layout(codec, type, count_)), src_(allocate(count_ * type_bytes(type))),
           dst_(allocate(count_ * type_bytes(accumulator_of(type)))),
-          payload_(allocate(layout_.bytes)) {
+          payload_(allocate(layout_.bytes)), packed_(allocate(codec.packs ? layout_.bytes : 0)),
+          scratch_(codec.packs ? std::make_unique<PackScratch>() : nullptr) {
         range_ = {.codec = &codec_,
                   .layout = &layout_,
                   .type = type,
@@ -89,11 +92,14 @@ public:
         case BenchOperation::memcpy: std::memcpy(dst_.get(), src_.get(), bytes()); break;
         case BenchOperation::encode:
             kernels_.encode(range_, {}, type_, src_.get(), payload_.get());
+            pack();
             break;
         case BenchOperation::decode:
+            unpack();
             kernels_.decode(range_, payload_.get(), type_, dst_.get(), streams_);
             break;
         case BenchOperation::decode_add:
+            unpack();
             kernels_.decode_add(range_, RedOp::sum, payload_.get(), dst_.get());
             break;
         }
@@ -102,13 +108,27 @@ public:
     }
 
 private:
+    void pack() {
+        if (codec_.packs)
+            packed_bytes_ = pack_payload(kernels_, codec_, type_, count_, payload_.get(),
+                                         packed_.get(), *scratch_);
+    }
+    void unpack() {
+        if (!codec_.packs) return;
+        const Done done = unpack_payload(kernels_, codec_, type_, count_,
+                                         {packed_.get(), packed_bytes_}, payload_.get(), *scratch_);
+        if (!done) std::abort(); // a kernel does not read what it has written
+    }
+
     Codec codec_;
     const Kernels &kernels_;
     DataType type_;
     bool streams_;
     size_t count_;
     PayloadLayout layout_;
-    Memory src_, dst_, payload_;
+    Memory src_, dst_, payload_, packed_;
+    std::unique_ptr<PackScratch> scratch_;
+    size_t packed_bytes_ = 0;
     ChunkRange range_;
 };
 
@@ -161,9 +181,10 @@ double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_byte
     // Computed for a few values and scaled up, because the byte count of a source too large for
     // memory might overflow an integer.
     static constexpr size_t few = 1 << 20;
-    const double of_few = static_cast<double>(few * type_bytes(type)) +
-                          static_cast<double>(few * type_bytes(accumulator_of(type))) +
-                          static_cast<double>(payload_layout(codec, type, few).bytes);
+    const double of_few =
+        static_cast<double>(few * type_bytes(type)) +
+        static_cast<double>(few * type_bytes(accumulator_of(type))) +
+        static_cast<double>(payload_layout(codec, type, few).bytes) * (codec.packs ? 2 : 1);
     const size_t values = source_bytes / type_bytes(type);
     return of_few / few * static_cast<double>(values);
 }

@@ -78,6 +78,59 @@ static void every_codec_comes_back(void **state)
     }
 }
 
+/* Containers of codecs that pack are shorter for values that repeat, never longer, and hold the
+ * same values as without packing. On a stream they are plain, because their size is known at once.
+ */
+static void packed_containers_come_back(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"lossless", "none"},
+        {"int8:entropy=1", "int8"},
+        {"minmax:bits=3,bucket=all,entropy=1", "minmax:bits=3,bucket=all"},
+        {"bf16:entropy=1", "bf16"}};
+    static float without[count];
+    size_t i, at;
+    (void)state;
+    for (i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        qcclCodec_t packing = make(pairs[i][0]), plain = make(pairs[i][1]);
+        qcclStream_t stream = NULL;
+        size_t most = 0, packed, written = 0;
+        for (at = 0; at < count; at++) values[at] = at % 50 == 0 ? -3.5f : 0.25f;
+        written = encode(plain);
+        assert_int_equal(
+            qcclCodecDecode(plain, bytes_of, written, without, count, qcclFloat32, NULL),
+            qcclSuccess);
+        packed = encode(packing);
+        assert_int_equal(qcclCodecMaxEncodedBytes(packing, count, qcclFloat32, &most), qcclSuccess);
+        assert_true(packed < most && most == written);
+        assert_int_equal(
+            qcclCodecDecode(packing, bytes_of, packed, decoded, count, qcclFloat32, NULL),
+            qcclSuccess);
+        assert_memory_equal(decoded, without, sizeof decoded);
+        assert_int_equal(
+            qcclCodecDecode(packing, bytes_of, most, decoded, count, qcclFloat32, NULL),
+            qcclDamagedData);
+        assert_int_equal(
+            qcclCodecDecode(plain, bytes_of, packed, decoded, count, qcclFloat32, NULL),
+            qcclDamagedData);
+
+        assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
+        assert_int_equal(
+            qcclCodecEncode(packing, values, count, qcclFloat32, bytes_of, most, &written, stream),
+            qcclSuccess);
+        assert_int_equal(written, most);
+        memset(decoded, 0xFF, sizeof decoded);
+        assert_int_equal(
+            qcclCodecDecode(packing, bytes_of, written, decoded, count, qcclFloat32, stream),
+            qcclSuccess);
+        assert_int_equal(qcclStreamSynchronize(stream), qcclSuccess);
+        assert_memory_equal(decoded, without, sizeof decoded);
+        assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+        qcclCodecDestroy(packing);
+        qcclCodecDestroy(plain);
+    }
+}
+
 static void nothing_is_a_container_too(void **state)
 {
     qcclCodec_t codec = make("int4");
@@ -249,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_encodes_nothing),
         cmocka_unit_test(every_codec_comes_back),
+        cmocka_unit_test(packed_containers_come_back),
         cmocka_unit_test(nothing_is_a_container_too),
         cmocka_unit_test(on_a_stream),
         cmocka_unit_test(wrong_arguments_are_named),

@@ -109,13 +109,14 @@ static void damaged_headers_are_refused() {
             if (std::byte(value) == chunk[at]) continue;
             const bool is_other_type = at == 6 && (value >= 6 && value <= 11);
             const bool is_other_rounding = at == 7 && (value == 1 || value == 2);
-            const bool is_seal = at == 9 && value == 2;                   // check_seal looks at it
+            // check_seal looks at the seal; a chunk with `packs` may be plain.
+            const bool is_flag = at == 9 && (value == 2 || value == 32 || value == 34);
             const bool is_nmse = at == 10 || (at == 11 && value <= 0x7F); // up to infinity
             // With any block size from 24 to 34, the 70 values have three scales.
             const bool is_other_block = at == 12 && value >= 24 && value <= 34;
             // The scales take as many bytes for up to 96 values.
             const bool is_other_count = at == 16 && value > 70 && value <= 96;
-            if (is_other_type || is_other_rounding || is_seal || is_other_block || is_other_count ||
+            if (is_other_type || is_other_rounding || is_flag || is_other_block || is_other_count ||
                 is_nmse)
                 continue;
             check_byte_refused(chunk, at, static_cast<uint8_t>(value));
@@ -177,11 +178,16 @@ static void impossible_keys_are_refused() {
     chunk = make_chunk("mxfp4", DataType::float32, 70);
     check_byte_refused(chunk, 8, 8);   // bits
     check_byte_refused(chunk, 12, 33); // block
-    check_byte_refused(chunk, 9, 32);  // an unknown flag
+    check_byte_refused(chunk, 9, 64);  // an unknown flag
     for (const uint8_t flag : {uint8_t{8}, uint8_t{16}})
         check_byte_refused(chunk, 9, flag); // of norm
     put(chunk, 9, uint8_t{4});              // OCP's scale
     CHECK_OK(open_chunk(chunk));
+    chunk = make_chunk("lossless", DataType::float32, 70);
+    check_byte_refused(chunk, 9, 0); // it always packs
+    check_byte_refused(chunk, 6, 2); // int32
+    for (const char *text : {"none", "topk"})
+        check_byte_refused(make_chunk(text, DataType::float32, 70), 9, 32); // they never do
     chunk = make_chunk("topk", DataType::float32, 70);
     check_byte_refused(chunk, 7, 1); // stochastic
     put(chunk, 12, uint32_t{0});     // ratio

@@ -98,6 +98,11 @@ static void shortest_specs_lead_back() {
           "norm:round=nearest",
           "norm:bits=2,bucket=64,seed=5,min=1K,norm=linf,levels=exponential,guard=nmse:0.1",
           "nvfp4:bucket=32,scale=ceil",
+          "lossless",
+          "lossless:min=1K",
+          "int8:entropy=1",
+          "minmax:bucket=all,entropy=1",
+          "bf16:min=5,entropy=1,owner=exact",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
         CHECK_EQ(spec(parsed(text)), text);
         CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
@@ -105,6 +110,7 @@ static void shortest_specs_lead_back() {
     CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
     CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
     CHECK_EQ(spec(parsed("int3:owner=decoded")), "int3");
+    CHECK_EQ(spec(parsed("int3:entropy=0")), "int3");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
     // Sizes in bytes are written as in every setting.
     CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
@@ -155,7 +161,8 @@ static void strange_names_are_refused() {
             text,
             "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
             "int4, int3, int2, minmax, "
-            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, auto");
+            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
+            "lossless, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -169,7 +176,7 @@ static void strange_keys_are_refused() {
         check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
     for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
         check_refused(text, "possible are round, seed, min, scale");
-    check_refused("fp16:scale=ocp", "possible are round, seed, min, guard, owner");
+    check_refused("fp16:scale=ocp", "possible are round, seed, min, entropy, guard, owner");
     check_refused("none:owner=exact", "none takes no keys");
     check_refused("none:min=5", "none takes no keys");
     check_refused("int4:block", "write block=VALUE");
@@ -204,6 +211,11 @@ static void strange_values_are_refused() {
         check_refused(std::string("norm:norm=") + value, "possible are l2, linf");
     for (const char *value : {"", "powers", "Uniform"})
         check_refused(std::string("norm:levels=") + value, "possible are uniform, exponential");
+    check_refused("int8:entropy=2", "possible are 0, 1");
+    check_refused("topk:entropy=1", "possible are min, ratio, owner");
+    check_refused("none:entropy=1", "none takes no keys");
+    check_refused("lossless:entropy=1", "possible is min");
+    check_refused("auto:nmse=0.1,entropy=1", "possible are min, nmse, bits, from");
     check_refused("norm:bits=1", "bits of norm is 2 to 8");
     check_refused("norm:bits=9", "possible is 1 to 8");
     check_refused("norm:bucket=all", "here it is a number");
@@ -297,6 +309,17 @@ static void combinations_are_checked() {
                 CHECK_EQ(check_codec(bucketed, collective, row.type, op).is_ok(),
                          row.is_float && adds);
             }
+    for (const char *text : {"lossless", "int8:entropy=1", "bf16:entropy=1"}) {
+        const Codec packing = parsed(text);
+        const auto is_possible = [&](DataType type, RedOp op) {
+            return check_codec(packing, Collective::all_reduce, type, op).is_ok();
+        };
+        CHECK(is_possible(DataType::float32, RedOp::sum));
+        CHECK_EQ(is_possible(DataType::float32, RedOp::max), packing.is_plain());
+        CHECK(!is_possible(DataType::int32, RedOp::sum));
+        CHECK(check_type(packing, DataType::bfloat16).is_ok());
+        CHECK(!check_type(packing, DataType::int32));
+    }
     const Done bits = check_op(Collective::scan, DataType::float32, RedOp::bit_and);
     CHECK(bits.error().code == Code::invalid_argument);
     CHECK_EQ(std::string(bits.error().text),

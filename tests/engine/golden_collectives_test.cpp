@@ -106,7 +106,9 @@ constexpr const char *codecs[] = {"none",
                                   "mxfp6e2m3",
                                   "norm:bits=4,bucket=64",
                                   "dgc:ratio=0.05",
-                                  "dummy:ratio=0.3"};
+                                  "dummy:ratio=0.3",
+                                  "lossless",
+                                  "int5:entropy=1"};
 
 using AlgorithmNames = std::vector<const char *>;
 

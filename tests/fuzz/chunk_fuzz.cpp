@@ -70,6 +70,7 @@ Codec random_codec(Dice &dice) {
     if (row.takes(SpecKey::scale)) codec.scaling = static_cast<Scaling>(dice.roll(2));
     if (row.takes(SpecKey::norm)) codec.norm = static_cast<BucketNorm>(dice.roll(2));
     if (row.takes(SpecKey::levels)) codec.levels = static_cast<Levels>(dice.roll(2));
+    if (row.takes(SpecKey::entropy)) codec.packs = dice.roll(4) == 0;
     if (row.takes(SpecKey::bits)) {
         const uint32_t least = row.least_bits;
         codec.bits = static_cast<uint8_t>(least + dice.roll(most_code_bits - least + 1));

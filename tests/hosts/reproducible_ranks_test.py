@@ -12,7 +12,7 @@ from launchers import HERE_ALONE, environment, free_port, start_by_hand
 RESULTS, INFO = sys.argv[1:3]
 RANKS = 4
 COUNTS = ("30", "700", "70001")
-CODECS = ("none", "int8", "onebit", "int4:round=stochastic")
+CODECS = ("none", "int8", "onebit", "int4:round=stochastic", "lossless:min=0", "int4:entropy=1,min=0")  # these pack between hosts alone
 # The host of each rank, and what else it hears.
 PLACES = (
     ([0, 0, 0, 0], {}),

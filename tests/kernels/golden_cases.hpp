@@ -177,6 +177,7 @@ inline std::vector<std::string> specs() {
           "minmax:bits=4,", "minmax:bits=2,bucket=all,", "minmax:bits=1,bucket=1,",
           "minmax:bits=3,bucket=100,skip_incomplete=1,"})
         list.push_back(std::string(text) + "round=dither");
+    list.insert(list.end(), {"lossless", "int8:entropy=1"});
     return list;
 }
 

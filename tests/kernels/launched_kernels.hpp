@@ -160,5 +160,7 @@ public:
                                            .copy = copy,
                                            .divide = divide,
                                            .keep_error = keep_error,
-                                           .add_velocity = add_velocity};
+                                           .add_velocity = add_velocity,
+                                           .pack = nullptr, // processors alone do
+                                           .unpack = nullptr};
 };

@@ -45,6 +45,8 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=8,bucket=33,round=stochastic",
                                          "minmax:bits=2,bucket=all",
                                          "minmax:bits=6,bucket=100,skip_incomplete=1,round=dither",
+                                         "lossless",
+                                         "int4:entropy=1",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts. How many there are does not

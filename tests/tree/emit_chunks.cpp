@@ -3,9 +3,11 @@
 // records of (input type and clip, input, chunk, decoded values), each part after its length.
 #include "tests/kernels/golden_cases.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
+#include "device/packed_chunk.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <cstdio>
+#include <memory>
 
 using namespace qccl;
 
@@ -13,6 +15,16 @@ static void write_part(std::span<const std::byte> bytes) {
     const uint64_t length = bytes.size();
     fwrite(&length, sizeof length, 1, stdout);
     fwrite(bytes.data(), 1, bytes.size(), stdout);
+}
+
+// Returns the chunk as it is sent.
+static std::vector<std::byte> packed(const Codec &codec, DataType type, uint64_t count,
+                                     const std::vector<std::byte> &unpacked) {
+    const auto scratch = std::make_unique<PackScratch>();
+    std::vector<std::byte> chunk(unpacked.size());
+    chunk.resize(
+        pack_chunk(scalar_kernels(), codec, type, count, unpacked.data(), chunk.data(), *scratch));
+    return chunk;
 }
 
 static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind kind,
@@ -28,7 +40,7 @@ static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind ki
     const uint32_t numbers[] = {static_cast<uint32_t>(in), codec.clip};
     write_part(std::as_bytes(std::span(numbers)));
     write_part(input);
-    write_part(bytes);
+    write_part(codec.packs ? packed(codec, type, count, bytes) : bytes);
     write_part(golden::decode_chunk(scalar_kernels(), *open, type));
     return true;
 }
@@ -68,5 +80,18 @@ int main() {
         for (const char *text : {"topk", "topk:ratio=0.4", "dgc:ratio=0.01"})
             fine = emit(*parse_codec(text), DataType::float16, DataType::float32, kind, 140001) &&
                    fine;
+    for (const char *text :
+         {"lossless", "fp8e4m3:entropy=1", "bf16:entropy=1", "int12:block=512,entropy=1",
+          "int10:block=512,entropy=1", "int8:block=512,entropy=1", "int6:block=512,entropy=1",
+          "int5:block=512,entropy=1", "int3:block=512,entropy=1", "int2:entropy=1",
+          "minmax:bits=7,bucket=all,entropy=1", "minmax:bits=1,entropy=1", "nvfp4:entropy=1",
+          "minmax:bits=4,bucket=64,skip_incomplete=1,entropy=1", "terngrad:entropy=1",
+          "norm:bits=2,entropy=1", "onebit:bucket=33,entropy=1", "mxfp6e2m3:entropy=1"})
+        for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
+            for (const golden::Kind kind :
+                 {golden::Kind::spread, golden::Kind::any_bits, golden::Kind::zeros})
+                for (const uint64_t count : {1, 33, 2048, 70001})
+                    if (count < 3000 || kind == golden::Kind::spread)
+                        fine = emit(*parse_codec(text), type, type, kind, count) && fine;
     return fine ? 0 : 1;
 }

@@ -8,7 +8,10 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY = range(17)
+import wire_packing
+from wire_packing import need
+
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY, LOSSLESS = range(18)
 SPARSE = (TOPK, DGC)
 DITHER = 2
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
@@ -38,16 +41,7 @@ Header = namedtuple("Header", "magic version codec type rounding bits flags samp
                               "payload_bytes key call crc reserved1")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
 Layout = namedtuple("Layout", "planes digits scales bases kept raw bytes coded scale_count gaps")
-Chunk = namedtuple("Chunk", "header values")  # values: as bytes, in the tensor's type
-
-
-class Damaged(Exception):
-    pass
-
-
-def need(condition, what):
-    if not condition:
-        raise Damaged(what)
+Chunk = namedtuple("Chunk", "header values unpacked")  # values: as bytes, in the tensor's type; unpacked: the whole chunk
 
 
 def widen(bits, kind):
@@ -119,7 +113,7 @@ def plane_widths(bits):
 
 
 def layout_of(codec, kind, bits, bucket, skips, n):
-    if codec == NONE or codec in CASTS:
+    if codec in (NONE, LOSSLESS) or codec in CASTS:
         return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     if codec == DUMMY:
         kept = -(-n * bucket // 1000000)
@@ -322,7 +316,9 @@ def check_keys(h):
     need(not ocp or h.codec in ELEMENTS, "keys")
     need(not h.flags & 24 or h.codec == NORM, "keys")
     need(not skips or (h.codec == MINMAX and h.bucket), "keys")
-    if h.codec == NONE or h.codec in CASTS:
+    need(not h.flags & 32 or h.codec not in (NONE, DUMMY, *SPARSE), "keys")
+    need(h.flags & 32 or h.codec != LOSSLESS, "keys")
+    if h.codec in (NONE, LOSSLESS) or h.codec in CASTS:
         need(h.bits == h.bucket == 0 and (h.codec in CASTS or not h.rounding), "keys")
     elif h.codec == INT:
         need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")
@@ -344,8 +340,8 @@ def check_keys(h):
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 32, "fixed field")
-    need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
+    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 64, "fixed field")
+    need((h.codec in (NONE, LOSSLESS, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")
@@ -354,16 +350,29 @@ def read_header(chunk):
     return h
 
 
+def value_bytes(h):
+    """Of payloads that consist of values; 0 for all others."""
+    return TYPE_BYTES[CASTS.get(h.codec, h.type)] if h.codec == LOSSLESS or h.codec in CASTS else 0
+
+
 def decode(chunk):
     h = read_header(chunk)
     payload = chunk[HEADER.size:]
     layout = layout_of(h.codec, h.type, h.bits, h.bucket, h.flags & 1, h.count)
-    need(h.payload_bytes == layout.bytes == len(payload), "length")
+    need(h.payload_bytes == len(payload), "length")
+    need(len(payload) == layout.bytes or h.flags & 32 and len(payload) < layout.bytes, "length")
+    if len(payload) < layout.bytes:
+        packed, payload = payload, wire_packing.unpack(layout, h.bits, value_bytes(h), payload, h.count)
+        need(wire_packing.pack(layout, h.bits, value_bytes(h), payload, h.count) == packed, "not what an encoder packs")
+    elif h.flags & 32:
+        need(wire_packing.pack(layout, h.bits, value_bytes(h), payload, h.count) == payload, "an encoder packs it")
+    h = h._replace(payload_bytes=layout.bytes)
+    unpacked = HEADER.pack(*h) + payload
     need(not any(any(payload[a:b]) for a, b in layout.gaps), "gap")
-    if h.codec == NONE:
-        return Chunk(h, payload)
+    if h.codec in (NONE, LOSSLESS):
+        return Chunk(h, payload, unpacked)
     if kind := CASTS.get(h.codec):
-        return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type))
+        return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type), unpacked)
     with np.errstate(all="ignore"):
         y = DECODERS[h.codec](h, payload, layout)
-        return Chunk(h, store(y.astype(np.float64), h.type) + (payload[layout.raw:] if layout.raw or not layout.coded else b""))
+        return Chunk(h, store(y.astype(np.float64), h.type) + (payload[layout.raw:] if layout.raw or not layout.coded else b""), unpacked)

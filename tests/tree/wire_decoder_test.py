@@ -5,8 +5,9 @@ import struct
 import subprocess
 import sys
 
-from wire_decoder import Damaged, decode, load, store
+from wire_decoder import decode, load, store
 from wire_encoder import encode
+from wire_packing import Damaged
 
 
 def parts(stream):
@@ -23,7 +24,7 @@ def check(kind, clip, data, chunk, decoded):
     got = decode(chunk)
     if got.values != decoded:
         return "decoded values differ"
-    if encode(got.header, load(data, kind), plain_values(data, kind, got.header.type), clip / 1000) != chunk:
+    if encode(got.header, load(data, kind), plain_values(data, kind, got.header.type), clip / 1000) != got.unpacked:
         return "encoded bytes differ"
     return None
 

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
                           noise, plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -290,7 +290,7 @@ def encode(header, values, plain, clip=2.5):
     n = header.count
     layout = layout_of(header.codec, header.type, header.bits, header.bucket, header.flags & 1, n)
     head = HEADER.pack(*header._replace(payload_bytes=layout.bytes, crc=0))
-    if header.codec == NONE:
+    if header.codec in (NONE, LOSSLESS):
         return head + plain
     if kind := CASTS.get(header.codec):
         return head + (rounded_by_chance(values, kind, noise(header, n)) if header.rounding else store(values, kind, saturate=True))

@@ -52,9 +52,9 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         context.kernels->copy(DataType::uint8, payload + to, DataType::uint8, scratch + from, bytes,
                               true);
     };
-    if (codec.is_cast()) {
-        const size_t cast_bytes = type_bytes(codec.plain_type(context.type));
-        return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
+    if (codec.is_plain()) {
+        const size_t value_bytes = type_bytes(codec.plain_type(context.type));
+        return move(0, tile.begin * value_bytes, tile.count * value_bytes);
     }
     if (codec.row().is_sparse) return move(0, 0, tile.layout->bytes); // the tile is the chunk
     for (const PayloadSection &section : PayloadSections(codec, context.layout->coded))

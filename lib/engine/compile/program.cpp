@@ -332,6 +332,15 @@ Done fit_inbox(Program &program) {
 
 } // namespace
 
+// Puts the ranges one behind the other.
+static void line_up(std::vector<ByteRange> &places) {
+    size_t end = 0;
+    for (ByteRange &place : places) {
+        place.offset = end;
+        end += round_up(place.bytes, wire_alignment);
+    }
+}
+
 std::vector<ByteRange> overflow_places(const Program &program) {
     const Work &work = program.work;
     std::vector<ByteRange> places(program.schedule.outbox + program.rooms());
@@ -342,12 +351,28 @@ std::vector<ByteRange> overflow_places(const Program &program) {
         size_t &bytes = places[step.dst.index].bytes;
         bytes = std::max(bytes, most_bytes(program, step, step.dst));
     }
-    size_t end = 0;
-    for (ByteRange &place : places) {
-        place.offset = end;
-        end += round_up(place.bytes, wire_alignment);
-    }
+    line_up(places);
     return places;
+}
+
+// Every chunk that this rank encodes or receives may be read by its kernels.
+static std::vector<ByteRange> find_unpacked_places(const Program &program) {
+    const Work &work = program.work;
+    std::vector<ByteRange> places(program.schedule.wires);
+    for (const Step &step : program.schedule.steps) {
+        const bool fills = step.verb == Verb::recv || step.verb == Verb::encode;
+        if (!fills || !program.packs(work.codec_of(step))) continue;
+        size_t &bytes = places[step.dst.index].bytes;
+        bytes = std::max(bytes, most_bytes(program, step, step.dst));
+    }
+    line_up(places);
+    return places;
+}
+
+size_t unpacked_bytes(const Program &program) {
+    if (program.unpacked_places.empty()) return 0;
+    const ByteRange &last = program.unpacked_places.back();
+    return round_up(last.offset + last.bytes, wire_alignment);
 }
 
 // Ranks that do not know each other's counts cannot agree on whether all of them fit the eager
@@ -392,6 +417,8 @@ static Result<Program> compile_with(const Schedule &author, const Work &work, co
     program.tile_payload_bytes = find_tile_payload(work, program.tile);
     measure_buffers(program);
     QCCL_TRY(Compiler(program, fused, multiplies).run(dependencies));
+    if (program.packs(work.codec) || program.packs(work.inner_codec))
+        program.unpacked_places = find_unpacked_places(program);
     program.exchanges_parts = can_exchange_parts(program);
     if (program.exchanges_parts) {
         program.wire_peers = wire_peers(program.schedule);

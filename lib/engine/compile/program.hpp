@@ -119,14 +119,24 @@ struct Program {
     // hold, if ranks are on several hosts, else 0.
     uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
 
+    // Whether chunks of the codec are packed. Within one host that would cost more time than it
+    // saves, so there they travel as the kernels write them.
+    bool packs(const Codec &codec) const { return codec.packs && cut.inbox_bytes != 0; }
+
     // The wire slots do not fit the transport's outbox or inbox. The program then has one lane, and
     // the call gets memory of its own.
     bool overflows = false;
 
     // Of the caller's buffers; 0: the rank gives or gets nothing, and the buffer is not touched.
     uint64_t send_bytes = 0, recv_bytes = 0;
-    uint64_t raw_bytes = 0;  // of the call's vector, unencoded
-    uint64_t wire_bytes = 0; // sent by this rank in a call, headers included, once per receiver
+    uint64_t raw_bytes = 0; // of the call's vector, unencoded
+    // Sent by this rank in a call, headers included, once per receiver. If chunks are packed: at
+    // most.
+    uint64_t wire_bytes = 0;
+
+    // If chunks are packed: where a lane keeps the unpacked chunk of each wire slot, from the start
+    // of its part of the memory. Slots whose chunks are not packed get no bytes.
+    std::vector<ByteRange> unpacked_places{};
 
     // What the communicator does about the call's error; the engine ignores it. Null: nothing.
     std::shared_ptr<const CallGuard> guard{};
@@ -149,6 +159,9 @@ std::string state_text(const Work &work);
 // Returns where a call that overflows puts its wire slots, one behind the other, each as large as
 // its messages can get. Messages from ranks of the same host get no bytes.
 std::vector<ByteRange> overflow_places(const Program &program);
+
+// Returns the bytes that each lane needs for its unpacked chunks.
+size_t unpacked_bytes(const Program &program);
 
 // Compiles the schedule that an algorithm has written: places the codec, joins steps, cuts the
 // call, derives dependencies, and places the accumulators. The error (invalid_argument) says what

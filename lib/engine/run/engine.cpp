@@ -66,6 +66,7 @@ static void give_back(EngineMemory &memory) {
     const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
     for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
         if (each->bytes() > most_kept) *each = {};
+    memory.unpacked.give_back(most_kept);
 }
 
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
@@ -264,7 +265,8 @@ Done Engine::end_call(const Program &program) {
 void Engine::count_call(const Program &program) {
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
-    counters_.wire_bytes.add(program.wire_bytes);
+    // The interpreter counts packed messages, whose sizes depend on the values.
+    if (program.unpacked_places.empty()) counters_.wire_bytes.add(program.wire_bytes);
 }
 
 template <class Trace>

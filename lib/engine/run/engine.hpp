@@ -15,6 +15,7 @@
 #include "engine/run/gpu_fast_path.hpp"
 #include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
+#include "engine/run/unpacked_chunks.hpp"
 #include "transport/transport.hpp"
 
 #include <array>
@@ -168,6 +169,7 @@ struct EngineMemory {
     // Of a program with feedback: the inputs with what the call owes, and on the fast path what an
     // encode's bytes decode to.
     DeviceMemory inputs, decoded;
+    UnpackedChunks unpacked; // of programs that pack chunks
     std::vector<PipelineLane> lanes;
     std::vector<TileStep> steps; // of the current task
     std::vector<const std::byte *> eager_slots;

@@ -109,6 +109,7 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
     QCCL_TRY(grow(memory_.segments, device_,
                   size_t{geometry.lanes} * program_.segment_buffers * program_.segment_values *
                       sum_bytes));
+    QCCL_TRY(memory_.unpacked.prepare(device_, program_));
     QCCL_TRY(cut_outbox());
     QCCL_TRY(place_wires());
     if (program_.may_lend && !memory_.gpu && call_.parts.empty()) lend();
@@ -293,6 +294,8 @@ Result<bool> Interpreter<Trace>::try_send(PipelineLane &lane, const Task &task) 
     const bool is_callers =
         wire.origin == program_.work.team.rank && wire.zero_copy.window != device_window;
     if (is_callers) counters_.lent_bytes.add(wire.zero_copy.bytes);
+    if (!program_.unpacked_places.empty())
+        counters_.wire_bytes.add(wire.bytes + wire.zero_copy.bytes);
     release_uses(lane, task);
     charge(counters_.wire_ticks);
     trace_.send(since, began, ticks_, step, lane.instance(), wire.bytes + wire.zero_copy.bytes);
@@ -310,29 +313,14 @@ Result<bool> Interpreter<Trace>::try_recv(PipelineLane &lane, const Task &task) 
     // The polls until now have found nothing, so the time counts as waiting.
     charge_wait();
     const uint64_t began = ticks_;
-    const ElementRange range = executor_.range(lane, step.dst, step.chunk);
-    if (program_.layout.is_pairwise()) QCCL_TRY(check_part(lane, step, *view, range.count));
-    QCCL_TRY(inspect({view->data, view->bytes},
-                     {.codec = &program_.work.codec_of(step),
-                      .type = program_.work.type,
-                      .count = range.count,
-                      .index = range.index,
-                      .from = step.peer,
-                      .has_checksum = program_.cut.seals},
-                     {.bytes = {view->zero_copy.data, view->zero_copy.bytes},
-                      .is_out_of_sight = view->zero_copy.window == device_window}));
+    if (program_.layout.is_pairwise())
+        QCCL_TRY(check_part(lane, step, *view, executor_.range(lane, step.dst, step.chunk).count));
+    QCCL_TRY(executor_.take(lane, step, *view, task.readers));
     if (call_.sampled_nmse) merge_sampled_nmse(*view);
     if (task.readers == 0) transport_.release(*view);
-    HeldView &held = lane.wire(step.dst.index);
-    held = {.view = *view, .readers = task.readers};
-    // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
-    // forwarding the message to another host sends no more than that.
-    if (held.is_lent())
-        held.view.zero_copy.bytes =
-            encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
-            header_bytes;
+    const MessageView &held = lane.wire(step.dst.index).view;
     charge(counters_.wire_ticks);
-    trace_.recv(began, ticks_, step, lane.instance(), held.view.bytes + held.view.zero_copy.bytes);
+    trace_.recv(began, ticks_, step, lane.instance(), held.bytes + held.zero_copy.bytes);
     return true;
 }
 
@@ -369,7 +357,7 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Pipel
     const uint64_t began = ticks_, count = count_of(lane, task);
     const uint32_t stored = executor_.run(lane, task, store_.streams());
     QCCL_TRY(executor_.outcome());
-    executor_.write_checksums(lane, task);
+    executor_.complete_chunks(lane, task);
     release_uses(lane, task);
     charge_work(stored, count);
     trace_.work(began, ticks_, task, lane.instance(), count);
@@ -398,7 +386,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineLane &
         QCCL_TRY(const auto number, memory_.gpu->take_done(lane.number()));
         if (!number) break;
         const Task &task = program_.tasks[*number];
-        executor_.write_checksums(lane, task);
+        executor_.complete_chunks(lane, task);
         release_uses(lane, task);
         lane.finish_started(*number);
         trace_.done_on_device(task, lane.instance(), count_of(lane, task), lane.number());

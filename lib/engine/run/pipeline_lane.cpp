@@ -3,6 +3,8 @@
 // device.
 #include "engine/run/pipeline_lane.hpp"
 
+#include "device/packed_chunk.hpp"
+
 #include <algorithm>
 #include <cinttypes>
 
@@ -23,8 +25,7 @@ static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedCh
 }
 
 static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-                  const LentPayload &lent) {
-    const auto opened = open(bytes, expected, lent);
+                  const Result<OpenChunk> &opened) {
     if (!opened) return opened.error();
     const uint64_t index = opened->chunk.first_index;
     if (index != expected.index)
@@ -36,14 +37,28 @@ static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expecte
     return check_seal(bytes);
 }
 
-Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-             const LentPayload &lent) {
-    const Done checked = check(bytes, expected, lent);
+static Done from_sender(const Done &checked, const ExpectedChunk &expected) {
     if (checked) return {};
     const Error &error = checked.error();
     return Error::make(error.code, "from rank %" PRIu32 ": %.200s", expected.from, error.text)
         .at_rank(expected.from)
         .compared(error.expected, error.got);
+}
+
+Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+             const LentPayload &lent) {
+    return from_sender(check(bytes, expected, open(bytes, expected, lent)), expected);
+}
+
+Done inspect_packed(const Kernels &kernels, std::span<const std::byte> bytes,
+                    const ExpectedChunk &expected, std::byte *chunk, PackScratch &scratch) {
+    const size_t room = encoded_bytes(*expected.codec, expected.type, expected.count);
+    const auto opened = [&]() -> Result<OpenChunk> {
+        QCCL_TRY(unpack_chunk(kernels, *expected.codec, expected.type, expected.count, bytes, chunk,
+                              scratch));
+        return open_chunk({chunk, room}, *expected.codec, expected.type, expected.count);
+    };
+    return from_sender(check(bytes, expected, opened()), expected);
 }
 
 // ---- Lanes

@@ -52,6 +52,10 @@ struct LentPayload {
 // names the sending rank and what differs.
 Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
              const LentPayload &lent = {});
+// Checks a packed chunk in the same way, and unpacks it to `chunk`, which has space for
+// encoded_bytes. After an error `chunk` is undefined.
+Done inspect_packed(const Kernels &kernels, std::span<const std::byte> bytes,
+                    const ExpectedChunk &expected, std::byte *chunk, PackScratch &scratch);
 
 // ---- Lanes
 
@@ -61,6 +65,8 @@ struct HeldView {
     // Tasks of this rank that still have to read it. Counted for received messages and for zero
     // copy.
     uint32_t readers = 0;
+    // Header and payload as kernels write and read them, if the message is packed; null: it is not.
+    std::byte *unpacked = nullptr;
 
     bool is_lent() const { return view.zero_copy.data != nullptr; }
     bool lends_of(std::span<const std::byte> range) const {
@@ -68,6 +74,7 @@ struct HeldView {
                view.zero_copy.data < range.data() + range.size();
     }
     const std::byte *payload() const {
+        if (unpacked) return unpacked + header_bytes;
         return is_lent() ? view.zero_copy.data : view.data + header_bytes;
     }
 };

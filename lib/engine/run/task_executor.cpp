@@ -3,6 +3,7 @@
 #include "engine/run/task_executor.hpp"
 
 #include "codec/codec.hpp"
+#include "device/packed_chunk.hpp"
 #include "engine/gpu/gpu_lanes.hpp"
 
 #include <algorithm>
@@ -140,13 +141,47 @@ Done TaskExecutor::launch(PipelineLane &lane, const Task &task, KernelLauncher &
     return launch_steps(launcher, context_, memory_.steps);
 }
 
-void TaskExecutor::write_checksums(PipelineLane &lane, const Task &task) {
-    if (!program_.cut.seals) return;
+void TaskExecutor::complete_chunks(PipelineLane &lane, const Task &task) {
+    if (!program_.cut.seals && program_.unpacked_places.empty()) return;
     for (const Op &op : ops_of(task)) {
         if (op.what != Op::What::write_header) continue;
-        const MessageView &wire = lane.wire(op.dst.index).view;
-        seal_chunk({slot_address(lane, op.dst.index), wire.bytes});
+        const HeldView &held = lane.wire(op.dst.index);
+        MessageView &wire = lane.wire(op.dst.index).view;
+        std::byte *const start = slot_address(lane, op.dst.index);
+        if (held.unpacked)
+            wire.bytes = pack_chunk(*context_.kernels, codec_of(op), program_.work.type,
+                                    range(lane, task).count, held.unpacked, start,
+                                    memory_.unpacked.scratch());
+        if (program_.cut.seals) seal_chunk({start, wire.bytes});
     }
+}
+
+Done TaskExecutor::take(PipelineLane &lane, const Step &step, const MessageView &view,
+                        uint32_t readers) {
+    const Work &work = program_.work;
+    const Codec &codec = work.codec_of(step);
+    const ElementRange segment = range(lane, step.dst, step.chunk);
+    const ExpectedChunk expected{.codec = &codec,
+                                 .type = work.type,
+                                 .count = segment.count,
+                                 .index = segment.index,
+                                 .from = step.peer,
+                                 .has_checksum = program_.cut.seals};
+    HeldView &held = lane.wire(step.dst.index);
+    held = {.view = view, .readers = readers};
+    if (program_.packs(codec)) {
+        held.unpacked = memory_.unpacked.at(program_, lane.number(), step.dst.index);
+        return inspect_packed(*context_.kernels, {view.data, view.bytes}, expected, held.unpacked,
+                              memory_.unpacked.scratch());
+    }
+    QCCL_TRY(inspect({view.data, view.bytes}, expected,
+                     {.bytes = {view.zero_copy.data, view.zero_copy.bytes},
+                      .is_out_of_sight = view.zero_copy.window == device_window}));
+    // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
+    // forwarding the message to another host sends no more than that.
+    if (held.is_lent())
+        held.view.zero_copy.bytes = encoded_bytes(codec, work.type, segment.count) - header_bytes;
+    return {};
 }
 
 void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange &segment) {
@@ -162,7 +197,8 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
         !has_parts && op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
     if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == lent_)) return;
     if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
-    const bool stores_shared = stores_payload || was_lent(lane, op);
+    const bool is_packed = stores_payload && lane.wire(op.dst.index).unpacked;
+    const bool stores_shared = (stores_payload && !is_packed) || was_lent(lane, op);
     if (stores_shared) stored_++;
     memory_.steps.push_back(
         {.what = op.what,
@@ -195,7 +231,8 @@ std::byte *TaskExecutor::decoded(const PipelineLane &lane) const {
 // A chunk that is streamed to the outbox is encoded tile by tile in the cache. Later operations of
 // the same run read it there, because the outbox would have to come back from memory.
 std::byte *TaskExecutor::scratch(const Op &op) {
-    if (op.is_inner || program_.tile_payload_bytes == 0) return nullptr;
+    const bool is_packed = program_.packs(codec_of(op)); // and then read in the cache anyway
+    if (op.is_inner || is_packed || program_.tile_payload_bytes == 0) return nullptr;
     if (op.what == Op::What::encode && streams_payloads_)
         scratch_wire_ = op.dst.index;
     else if (!reads_payload(op) || scratch_wire_ != op.src.index)
@@ -207,20 +244,25 @@ void TaskExecutor::write_header(PipelineLane &lane, const Op &op, const ElementR
     const Work &work = program_.work;
     const Noise drawn = noise(op, segment);
     const size_t payload_bytes = op.is_inner ? inner_layout_.bytes : layout_.bytes;
+    const bool is_packed = program_.packs(codec_of(op));
+    std::byte *const unpacked =
+        is_packed ? memory_.unpacked.at(program_, lane.number(), op.dst.index) : nullptr;
     std::byte *const start = slot_address(lane, op.dst.index);
-    qccl::write_header(op.is_inner ? work.inner_codec : work.codec,
+    qccl::write_header(codec_of(op),
                        {.type = work.type,
                         .count = segment.count,
                         .first_index = segment.index,
                         .noise_key = drawn.key,
                         .call = drawn.call,
                         .sampled_nmse = call_.sampled_nmse ? *call_.sampled_nmse : uint16_t{0}},
-                       start);
+                       is_packed ? unpacked : start);
     HeldView &held = lane.wire(op.dst.index);
     held = {.view = {.data = start,
                      .bytes = header_bytes + payload_bytes,
                      .origin = work.team.rank,
-                     .slot = slot(lane, op.dst.index)}};
+                     .slot = slot(lane, op.dst.index)},
+            .unpacked = unpacked};
+    if (is_packed) return;
     if (!device_outbox_.empty()) {
         const size_t offset = static_cast<size_t>(start - outbox_.data());
         held.view.zero_copy = {.data = device_outbox_.data() + offset,

@@ -57,9 +57,12 @@ public:
     // Launches the task's operations on a GPU, which runs them later; all their memory must stay
     // until then. An error is the GPU's.
     Done launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher);
-    // Writes the checksums of what the task has encoded, if chunks have checksums. Call it when the
-    // task is done.
-    void write_checksums(PipelineLane &lane, const Task &task);
+    // Packs what the task has encoded, and writes its checksums, if the program does so. Call it
+    // when the task is done.
+    void complete_chunks(PipelineLane &lane, const Task &task);
+    // Checks a received message, and unpacks it if it is packed. The lane's wire slot then holds
+    // it, for so many readers.
+    Done take(PipelineLane &lane, const Step &step, const MessageView &view, uint32_t readers);
 
     // Returns the range of the caller's memory that the operation writes; empty if it writes
     // elsewhere.
@@ -116,6 +119,9 @@ private:
     std::byte *residual(const ElementRange &segment) const;
     std::byte *decoded(const PipelineLane &lane) const;
     std::byte *slot_address(const PipelineLane &lane, uint32_t wire) const;
+    const Codec &codec_of(const Op &op) const {
+        return op.is_inner ? program_.work.inner_codec : program_.work.codec;
+    }
     std::span<const Op> ops_of(const Task &task) const {
         return std::span(program_.ops).subspan(task.first, task.last - task.first);
     }

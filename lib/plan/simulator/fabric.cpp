@@ -296,7 +296,7 @@ ComputeSpeeds gpu_speeds(const CostModel &speeds, const Problem &problem, const 
     const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
     const auto coding = [&](const Codec &codec) -> ComputeSpeeds::Coding {
         if (codec.is_lossless()) return {copying, copying, copying};
-        const CodecRate &rate = speeds.codec_rates.of(codec);
+        const CodecRate rate = speeds.coding_rate(codec, problem.has_hosts(), copying);
         return {rate.encode, rate.decode, rate.decode_add};
     };
     return {.copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
@@ -332,7 +332,7 @@ ComputeSpeeds compute_speeds(const CostModel &speeds, const Problem &problem, co
         if (codec.is_lossless())
             return {cache_speed / slower, cache_speed / slower,
                     cache_speed * adding_share / slower};
-        const CodecRate &rate = speeds.codec_rates.of(codec);
+        const CodecRate rate = speeds.coding_rate(codec, problem.has_hosts(), cache_speed);
         const double factor = narrow / slower;
         return {factor * in_cache(rate.encode, measured_memory.encode),
                 factor * in_cache(rate.decode, measured_memory.decode),

@@ -1,0 +1,463 @@
+// Writes and reads packed payloads segment by segment: their index, the bytes that travel as they
+// are, and the streams of symbols with their frequencies. The steps of a tier do the rest.
+#include "kernels/codec/packing.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace qccl {
+
+// ---- What is a symbol
+
+SymbolSource symbols_of(const ChunkRange &whole) {
+    const Codec &codec = *whole.codec;
+    const PayloadLayout &layout = *whole.layout;
+    SymbolSource source;
+    source.end = layout.bytes;
+    if (codec.is_plain()) {
+        source.symbols = whole.whole;
+        switch (type_bytes(codec.plain_type(whole.type))) {
+        case 1: break;
+        case 2: source.form = SymbolForm::halves; break;
+        case 4: source.form = SymbolForm::floats; break;
+        default:
+            source.form = SymbolForm::doubles;
+            source.streams = 2;
+            break;
+        }
+        return source;
+    }
+    const PayloadSections sections(codec, layout.coded);
+    size_t next = 0; // planes, or digits, come first
+    for (const PayloadSection &section : sections) {
+        if (section.start == &PayloadLayout::scales) break;
+        source.start = layout.*section.start;
+        next = source.start + section.bytes(layout.coded);
+    }
+    source.end = next;
+    const uint64_t groups = (layout.coded + group_values - 1) / group_values;
+    switch (codec.bits) {
+    case 3:
+        source.form = SymbolForm::pairs;
+        source.bits = 6;
+        source.symbols = groups * (group_values / 2);
+        break;
+    case 5:
+    case 6:
+    case 7:
+        source.form = SymbolForm::codes;
+        source.bits = codec.bits;
+        source.symbols = groups * group_values;
+        break;
+    case 10:
+    case 12:
+        source.form = SymbolForm::high;
+        source.low_bits = codec.bits - 8U;
+        source.symbols = groups * group_values;
+        break;
+    default: source.symbols = next - source.start; break; // one plane, or digits
+    }
+    return source;
+}
+
+size_t SymbolSource::raw_bytes(size_t count) const {
+    switch (form) {
+    case SymbolForm::high: return count / 8 * low_bits;
+    case SymbolForm::halves: return count;
+    case SymbolForm::floats: return 3 * count;
+    case SymbolForm::doubles: return 6 * count;
+    case SymbolForm::bytes:
+    case SymbolForm::pairs:
+    case SymbolForm::codes: break;
+    }
+    return 0;
+}
+
+static_assert(sizeof(States) >= packing_slack * sizeof(uint16_t));
+static_assert(sizeof(PackScratch::words) >= (segment_symbols + packing_slack) * sizeof(uint16_t));
+
+size_t SymbolSource::stored_bytes(size_t count) const { return (count * bits + 7) / 8; }
+
+// ---- Frequencies
+
+Frequencies rounded_frequencies(const SymbolCounts &counts, size_t total) {
+    Frequencies frequencies{};
+    uint32_t sum = 0;
+    for (size_t s = 0; s < counts.size(); s++) {
+        if (counts[s] == 0) continue;
+        const uint64_t scaled = uint64_t{counts[s]} * probability_sum + total / 2;
+        frequencies[s] = std::max<uint32_t>(1, static_cast<uint32_t>(scaled / total));
+        sum += frequencies[s];
+    }
+    // Rounding has given the sum too little, which the most frequent symbol gets, or too much,
+    // which the most frequent ones give.
+    while (sum != probability_sum) {
+        uint32_t &most = *std::max_element(frequencies.begin(), frequencies.end());
+        if (sum < probability_sum) {
+            most += probability_sum - sum;
+            sum = probability_sum;
+        } else {
+            const uint32_t taken = std::min(sum - probability_sum, (most + 7) / 8);
+            most -= taken;
+            sum -= taken;
+        }
+    }
+    return frequencies;
+}
+
+namespace {
+
+constexpr size_t alignment = 4; // of all parts of a packed payload
+constexpr size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+enum class StreamMode : uint8_t { stored = 0, constant = 1, coded = 2 };
+struct StreamHead {
+    StreamMode mode;
+    uint8_t symbol; // constant
+    uint16_t words; // coded
+};
+static_assert(sizeof(StreamHead) == alignment);
+
+size_t set_bytes(unsigned bits) { return (size_t{1} << bits) / 8; }
+
+// A set of the symbols that occur, and for each of them its frequency less 1, three bits at a time
+// from the lowest up: the fourth bit says that more follow.
+constexpr size_t most_frequency_bytes = 256 / 8 + 256 * 4 / 2;
+
+size_t write_frequencies(const Frequencies &frequencies, unsigned bits, std::byte *dst) {
+    uint8_t bytes[most_frequency_bytes + alignment] = {};
+    size_t nibble = 2 * set_bytes(bits);
+    for (size_t s = 0; s < size_t{1} << bits; s++) {
+        if (frequencies[s] == 0) continue;
+        bytes[s / 8] |= static_cast<uint8_t>(1U << s % 8);
+        for (uint32_t rest = frequencies[s] - 1, more = 1; more != 0; rest >>= 3) {
+            more = rest > 7 ? 8 : 0;
+            bytes[nibble / 2] |= static_cast<uint8_t>(((rest & 7) | more) << 4 * (nibble % 2));
+            nibble++;
+        }
+    }
+    const size_t size = aligned((nibble + 1) / 2);
+    std::memcpy(dst, bytes, size);
+    return size;
+}
+
+// Returns the number of bytes, or 0 if no encoder writes them.
+size_t read_frequencies(std::span<const std::byte> src, unsigned bits, Frequencies &frequencies) {
+    const auto nibble_at = [src](size_t at) -> uint32_t {
+        return std::to_integer<uint32_t>(src[at / 2]) >> 4 * (at % 2) & 15;
+    };
+    if (src.size() < set_bytes(bits)) return 0;
+    size_t nibble = 2 * set_bytes(bits);
+    uint32_t sum = 0;
+    for (size_t s = 0; s < size_t{1} << bits; s++) {
+        frequencies[s] = 0;
+        if ((std::to_integer<uint32_t>(src[s / 8]) >> s % 8 & 1) == 0) continue;
+        uint32_t rest = 0, digits = 8;
+        for (unsigned shift = 0; (digits & 8) != 0; shift += 3) {
+            if (nibble / 2 >= src.size() || shift > 9) return 0;
+            digits = nibble_at(nibble++);
+            if (digits == 0 && shift != 0) return 0; // a shorter form says the same
+            rest |= (digits & 7) << shift;
+        }
+        frequencies[s] = rest + 1;
+        sum += frequencies[s];
+    }
+    const size_t size = aligned((nibble + 1) / 2);
+    if (sum != probability_sum || size > src.size()) return 0;
+    for (; nibble < 2 * size; nibble++)
+        if (nibble_at(nibble) != 0) return 0;
+    for (const uint32_t frequency : frequencies)
+        if (frequency == probability_sum) return 0; // it would be a constant
+    return size;
+}
+
+void make_encoder_table(const Frequencies &frequencies, uint32_t *table) {
+    uint32_t start = 0;
+    for (size_t s = 0; s < frequencies.size(); s++) {
+        table[s] = encoder_entry(frequencies[s], start);
+        start += frequencies[s];
+    }
+}
+
+void make_decoder_table(const Frequencies &frequencies, unsigned bits, uint32_t *table) {
+    for (uint32_t s = 0; s < 1U << bits; s++) {
+        const uint32_t frequency = frequencies[s];
+        uint32_t entry = frequency == 0 ? 0 : decoder_entry(s, frequency, 0);
+        for (uint32_t i = 0; i < frequency; i++, entry += decoder_entry(0, 1, 1)) *table++ = entry;
+    }
+}
+
+// Several tables, so that equal symbols in a row do not wait for each other.
+SymbolCounts count_symbols(const uint8_t *symbols, size_t count) {
+    constexpr size_t tables = 8;
+    uint32_t counts[tables][256] = {};
+    size_t i = 0;
+    for (; i + tables <= count; i += tables) {
+        uint64_t eight;
+        std::memcpy(&eight, symbols + i, sizeof eight);
+        for (size_t t = 0; t < tables; t++) counts[t][eight >> 8 * t & 0xFF]++;
+    }
+    for (; i < count; i++) counts[0][symbols[i]]++;
+    SymbolCounts sums{};
+    for (const auto &table : counts)
+        for (size_t s = 0; s < sums.size(); s++) sums[s] += table[s];
+    return sums;
+}
+
+// ---- Stored streams
+
+// Calls copy(plane's bytes of the segment in the payload, their number) for each plane.
+template <class Copy>
+void for_each_plane(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                    Copy &&copy) {
+    const size_t of_group = source.form == SymbolForm::pairs ? group_values / 2 : group_values;
+    for (const PlanePart &part : plane_parts)
+        if ((whole.codec->bits & part.bits) != 0)
+            copy(whole.layout->*part.start + span.first / of_group * part.group_bytes(),
+                 span.count / of_group * part.group_bytes());
+}
+
+bool has_planes(const SymbolSource &source) {
+    return source.form == SymbolForm::pairs || source.form == SymbolForm::codes;
+}
+
+// ---- Segments
+
+// Where a segment's bytes go, and how many of them there are.
+struct SegmentRoom {
+    std::byte *at;
+    size_t room;
+
+    // Returns where so many bytes go, or nullptr if there is no room. The bytes of the padding are
+    // zero.
+    std::byte *take(size_t bytes) {
+        const size_t taken = aligned(bytes);
+        if (taken > room) return nullptr;
+        std::fill(at + bytes, at + taken, std::byte{0});
+        std::byte *const start = at;
+        at += taken;
+        room -= taken;
+        return start;
+    }
+};
+
+// Bytes of a segment that have not been read yet.
+struct SegmentBytes {
+    std::span<const std::byte> rest;
+
+    // Returns the next bytes, or nullptr if there are not so many, or their padding is not zero.
+    const std::byte *take(size_t bytes) {
+        const size_t taken = aligned(bytes);
+        if (taken > rest.size()) return nullptr;
+        for (size_t i = bytes; i < taken; i++)
+            if (rest[i] != std::byte{0}) return nullptr;
+        const std::byte *const start = rest.data();
+        rest = rest.subspan(taken);
+        return start;
+    }
+};
+
+class SegmentPacker {
+public:
+    SegmentPacker(const PackSteps &steps, const ChunkRange &whole, const SymbolSource &source,
+                  const std::byte *payload, PackScratch &scratch)
+        : steps_(steps), whole_(whole), source_(source), payload_(payload), scratch_(scratch) {}
+
+    bool write(SymbolSpan span, SegmentRoom &sink) {
+        std::byte *const raw = sink.take(source_.raw_bytes(span.count));
+        if (!raw) return false;
+        uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
+        if (source_.form == SymbolForm::bytes)
+            return write_stream(reinterpret_cast<const uint8_t *>(payload_) + source_.start +
+                                    span.first,
+                                span, sink);
+        steps_.split(whole_, source_, span, payload_, streams, raw);
+        for (unsigned i = 0; i < source_.streams; i++)
+            if (!write_stream(streams[i], span, sink)) return false;
+        return true;
+    }
+
+private:
+    bool write_stream(const uint8_t *symbols, SymbolSpan span, SegmentRoom &sink) {
+        const SymbolCounts counts = count_symbols(symbols, span.count);
+        if (counts[symbols[0]] == span.count)
+            return write_head({StreamMode::constant, symbols[0], 0}, sink);
+        const Frequencies frequencies = rounded_frequencies(counts, span.count);
+        std::byte table[most_frequency_bytes + alignment];
+        const size_t table_bytes = write_frequencies(frequencies, source_.bits, table);
+        make_encoder_table(frequencies, scratch_.table);
+        States states;
+        const size_t word_count =
+            steps_.encode(symbols, span.count, scratch_.table, states, scratch_.words);
+        const size_t word_bytes = word_count * sizeof(uint16_t);
+        if (table_bytes + sizeof states + aligned(word_bytes) >=
+            aligned(source_.stored_bytes(span.count)))
+            return write_stored(symbols, span, sink);
+        return write_head({StreamMode::coded, 0, static_cast<uint16_t>(word_count)}, sink) &&
+               write_bytes(table, table_bytes, sink) &&
+               write_bytes(scratch_.words, word_bytes, sink) &&
+               write_bytes(states.data(), sizeof states, sink);
+    }
+
+    bool write_stored(const uint8_t *symbols, SymbolSpan span, SegmentRoom &sink) {
+        if (!write_head({StreamMode::stored, 0, 0}, sink)) return false;
+        const size_t bytes = source_.stored_bytes(span.count);
+        if (!has_planes(source_)) return write_bytes(symbols, bytes, sink);
+        std::byte *at = sink.take(bytes);
+        if (!at) return false;
+        for_each_plane(whole_, source_, span, [&](size_t start, size_t size) {
+            std::memcpy(at, payload_ + start, size);
+            at += size;
+        });
+        return true;
+    }
+
+    static bool write_head(StreamHead head, SegmentRoom &sink) {
+        return write_bytes(&head, sizeof head, sink);
+    }
+
+    static bool write_bytes(const void *bytes, size_t count, SegmentRoom &sink) {
+        std::byte *const at = sink.take(count);
+        if (at && count != 0) std::memcpy(at, bytes, count);
+        return at != nullptr;
+    }
+
+    const PackSteps &steps_;
+    const ChunkRange &whole_;
+    const SymbolSource &source_;
+    const std::byte *const payload_;
+    PackScratch &scratch_;
+};
+
+class SegmentUnpacker {
+public:
+    SegmentUnpacker(const PackSteps &steps, const ChunkRange &whole, const SymbolSource &source,
+                    std::byte *payload, PackScratch &scratch)
+        : steps_(steps), whole_(whole), source_(source), payload_(payload), scratch_(scratch) {}
+
+    bool read(SymbolSpan span, std::span<const std::byte> bytes) {
+        SegmentBytes from{bytes};
+        const std::byte *const raw = from.take(source_.raw_bytes(span.count));
+        if (!raw) return false;
+        if (source_.form == SymbolForm::bytes)
+            return read_stream(reinterpret_cast<uint8_t *>(payload_) + source_.start + span.first,
+                               span, from) &&
+                   from.rest.empty();
+        uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
+        are_planes_read_ = false;
+        for (unsigned i = 0; i < source_.streams; i++)
+            if (!read_stream(streams[i], span, from)) return false;
+        if (!are_planes_read_) steps_.join(whole_, source_, span, streams, raw, payload_);
+        return from.rest.empty();
+    }
+
+private:
+    bool read_stream(uint8_t *symbols, SymbolSpan span, SegmentBytes &from) {
+        const std::byte *const at = from.take(sizeof(StreamHead));
+        if (!at) return false;
+        StreamHead head;
+        std::memcpy(&head, at, sizeof head);
+        if (head.mode != StreamMode::constant && head.symbol != 0) return false;
+        if (head.mode != StreamMode::coded && head.words != 0) return false;
+        switch (head.mode) {
+        case StreamMode::stored: return read_stored(symbols, span, from);
+        case StreamMode::constant:
+            if (head.symbol >> source_.bits != 0) return false;
+            std::fill_n(symbols, span.count, head.symbol);
+            return true;
+        case StreamMode::coded: return read_coded(head.words, symbols, span, from);
+        }
+        return false;
+    }
+
+    bool read_stored(uint8_t *symbols, SymbolSpan span, SegmentBytes &from) {
+        const size_t bytes = source_.stored_bytes(span.count);
+        const std::byte *at = from.take(bytes);
+        if (!at) return false;
+        if (!has_planes(source_)) {
+            std::memcpy(symbols, at, bytes);
+            return true;
+        }
+        for_each_plane(whole_, source_, span, [&](size_t start, size_t size) {
+            std::memcpy(payload_ + start, at, size);
+            at += size;
+        });
+        are_planes_read_ = true;
+        return true;
+    }
+
+    bool read_coded(uint16_t word_count, uint8_t *symbols, SymbolSpan span, SegmentBytes &from) {
+        Frequencies frequencies{};
+        const size_t table_bytes = read_frequencies(from.rest, source_.bits, frequencies);
+        if (table_bytes == 0 || !from.take(table_bytes)) return false;
+        States states;
+        const std::byte *const words = from.take(word_count * sizeof(uint16_t));
+        const std::byte *const at = from.take(sizeof states); // and slack for the words
+        if (!at || !words) return false;
+        std::memcpy(states.data(), at, sizeof states);
+        for (const uint32_t state : states)
+            if (state < least_state || state >= state_limit) return false;
+        make_decoder_table(frequencies, source_.bits, scratch_.table);
+        return steps_.decode({words, word_count * sizeof(uint16_t)}, states, scratch_.table,
+                             symbols, span.count);
+    }
+
+    const PackSteps &steps_;
+    const ChunkRange &whole_;
+    const SymbolSource &source_;
+    std::byte *const payload_;
+    PackScratch &scratch_;
+    bool are_planes_read_ = false;
+};
+
+SymbolSpan segment_of(const SymbolSource &source, uint64_t segment) {
+    const uint64_t first = segment * segment_symbols;
+    return {first, std::min<uint64_t>(segment_symbols, source.symbols - first)};
+}
+
+} // namespace
+
+size_t pack_with(const PackSteps &steps, const ChunkRange &whole, const std::byte *payload,
+                 std::byte *packed, PackScratch &scratch) {
+    const SymbolSource source = symbols_of(whole);
+    const size_t unpacked_bytes = whole.layout->bytes;
+    if (unpacked_bytes == 0) return 0;
+    SegmentRoom sink{packed, unpacked_bytes};
+    std::byte *const index = sink.take(source.segments() * sizeof(uint32_t));
+    std::byte *const rest = sink.take(unpacked_bytes - source.end);
+    if (!index || !rest) return 0;
+    std::memcpy(rest, payload + source.end, unpacked_bytes - source.end);
+    SegmentPacker packer(steps, whole, source, payload, scratch);
+    for (uint64_t i = 0; i < source.segments(); i++) {
+        const size_t room = sink.room;
+        if (!packer.write(segment_of(source, i), sink)) return 0;
+        const auto bytes = static_cast<uint32_t>(room - sink.room);
+        std::memcpy(index + i * sizeof bytes, &bytes, sizeof bytes);
+    }
+    return sink.room == 0 ? 0 : unpacked_bytes - sink.room;
+}
+
+bool unpack_with(const PackSteps &steps, const ChunkRange &whole, std::span<const std::byte> packed,
+                 std::byte *payload, PackScratch &scratch) {
+    const SymbolSource source = symbols_of(whole);
+    const size_t unpacked_bytes = whole.layout->bytes, rest_bytes = unpacked_bytes - source.end;
+    SegmentBytes from{packed};
+    const std::byte *const index = from.take(source.segments() * sizeof(uint32_t));
+    const std::byte *const rest = from.take(rest_bytes);
+    if (!index || !rest) return false;
+    std::memcpy(payload + source.end, rest, rest_bytes);
+    SegmentUnpacker unpacker(steps, whole, source, payload, scratch);
+    for (uint64_t i = 0; i < source.segments(); i++) {
+        uint32_t bytes;
+        std::memcpy(&bytes, index + i * sizeof bytes, sizeof bytes);
+        if (bytes > from.rest.size() ||
+            !unpacker.read(segment_of(source, i), from.rest.first(bytes)))
+            return false;
+        from.rest = from.rest.subspan(bytes);
+    }
+    for (const Gap &gap : gaps(*whole.codec, *whole.layout)) // between planes
+        if (gap.start < source.end) std::fill_n(payload + gap.start, gap.bytes, std::byte{0});
+    return from.rest.empty();
+}
+
+} // namespace qccl

@@ -1,0 +1,182 @@
+// The reference of packed payloads: the steps of packing.hpp, one symbol at a time.
+#include "kernels/codec/packing.hpp"
+#include "kernels/codec/reference.hpp"
+
+namespace qccl {
+
+namespace {
+
+// ---- Values, symbols and raw bits
+
+// A value of `Bits` divided into one or two symbols below its sign, and the other bits.
+template <class Bits, unsigned streams> struct DividedValue {
+    static constexpr unsigned width = 8 * sizeof(Bits), low = width - 1 - 8 * streams;
+    static constexpr Bits low_mask = (Bits{1} << low) - 1;
+
+    static uint8_t symbol(Bits bits, unsigned stream) {
+        return static_cast<uint8_t>(bits >> (width - 9 - 8 * stream));
+    }
+    // The sign above the low bits.
+    static Bits raw(Bits bits) {
+        return static_cast<Bits>((bits & low_mask) | bits >> (width - 1) << low);
+    }
+    static Bits value(Bits raw, const uint8_t *symbols) {
+        Bits bits = static_cast<Bits>((raw & low_mask) | raw >> low << (width - 1));
+        for (unsigned i = 0; i < streams; i++)
+            bits = static_cast<Bits>(bits | Bits{symbols[i]} << (width - 9 - 8 * i));
+        return bits;
+    }
+};
+
+// Raw bits lie in two planes, the lower `Low` of them first.
+template <class Bits, unsigned streams, class Low, class High>
+void split_values(SymbolSpan span, const std::byte *payload, uint8_t *const symbols[2],
+                  std::byte *raw) {
+    using Divided = DividedValue<Bits, streams>;
+    std::byte *const high = raw + span.count * sizeof(Low);
+    for (size_t i = 0; i < span.count; i++) {
+        const auto bits = load_bits<Bits>(payload, span.first + i);
+        for (unsigned s = 0; s < streams; s++) symbols[s][i] = Divided::symbol(bits, s);
+        const Bits rest = Divided::raw(bits);
+        store_bits(raw, i, static_cast<Low>(rest));
+        if constexpr (sizeof(Bits) > sizeof(Low) + streams)
+            store_bits(high, i, static_cast<High>(rest >> 8 * sizeof(Low)));
+    }
+}
+
+template <class Bits, unsigned streams, class Low, class High>
+void join_values(SymbolSpan span, const uint8_t *const symbols[2], const std::byte *raw,
+                 std::byte *payload) {
+    using Divided = DividedValue<Bits, streams>;
+    const std::byte *const high = raw + span.count * sizeof(Low);
+    for (size_t i = 0; i < span.count; i++) {
+        Bits rest = load_bits<Low>(raw, i);
+        if constexpr (sizeof(Bits) > sizeof(Low) + streams)
+            rest |= static_cast<Bits>(Bits{load_bits<High>(high, i)} << 8 * sizeof(Low));
+        const uint8_t of_value[2] = {symbols[0][i], symbols[streams - 1][i]};
+        store_bits(payload, span.first + i, Divided::value(rest, of_value));
+    }
+}
+
+// ---- Codes
+
+// A range whose codes have so many bits and lie in one plane, behind `raw`.
+struct LowCodes {
+    Codec codec;
+    PayloadLayout layout;
+    ChunkRange range;
+
+    explicit LowCodes(unsigned bits) {
+        codec.bits = static_cast<uint8_t>(bits);
+        range.codec = &codec;
+        range.layout = &layout;
+    }
+    LowCodes(const LowCodes &) = delete;
+    LowCodes &operator=(const LowCodes &) = delete;
+};
+
+void split_codes(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                 const std::byte *payload, uint8_t *symbols, std::byte *raw) {
+    LowCodes low(source.low_bits);
+    GroupCodes low_codes{};
+    for (size_t i = 0; i < span.count; i++) {
+        const uint64_t value = span.first + i;
+        if (source.form == SymbolForm::pairs) {
+            const uint64_t first = value / 16 * group_values + value % 16;
+            symbols[i] = static_cast<uint8_t>(read_code(whole, payload, first) |
+                                              read_code(whole, payload, first + 16) << 3);
+            continue;
+        }
+        const uint32_t code = read_code(whole, payload, value);
+        symbols[i] = static_cast<uint8_t>(code >> source.low_bits);
+        if (source.low_bits == 0) continue;
+        low_codes[i % group_values] = code & ((1U << source.low_bits) - 1);
+        if (i % group_values == group_values - 1)
+            write_group(low.range, raw, i / group_values, low_codes);
+    }
+}
+
+void join_codes(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                const uint8_t *symbols, const std::byte *raw, std::byte *payload) {
+    const size_t of_group = source.form == SymbolForm::pairs ? group_values / 2 : group_values;
+    LowCodes low(source.low_bits);
+    GroupCodes codes{};
+    for (size_t i = 0; i < span.count; i++) {
+        const size_t place = i % of_group;
+        if (source.form == SymbolForm::pairs) {
+            codes[place] = symbols[i] & 7U;
+            codes[place + 16] = symbols[i] >> 3U;
+        } else {
+            codes[place] = uint32_t{symbols[i]} << source.low_bits;
+            if (source.low_bits != 0) codes[place] |= read_code(low.range, raw, i);
+        }
+        if (place == of_group - 1) write_group(whole, payload, (span.first + i) / of_group, codes);
+    }
+}
+
+void split(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+           const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
+    switch (source.form) {
+    case SymbolForm::halves:
+        return split_values<uint16_t, 1, uint8_t, uint8_t>(span, payload, streams, raw);
+    case SymbolForm::floats:
+        return split_values<uint32_t, 1, uint16_t, uint8_t>(span, payload, streams, raw);
+    case SymbolForm::doubles:
+        return split_values<uint64_t, 2, uint32_t, uint16_t>(span, payload, streams, raw);
+    case SymbolForm::bytes:
+    case SymbolForm::pairs:
+    case SymbolForm::codes:
+    case SymbolForm::high: break;
+    }
+    split_codes(whole, source, span, payload, streams[0], raw);
+}
+
+void join(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+          const uint8_t *const streams[2], const std::byte *raw, std::byte *payload) {
+    switch (source.form) {
+    case SymbolForm::halves:
+        return join_values<uint16_t, 1, uint8_t, uint8_t>(span, streams, raw, payload);
+    case SymbolForm::floats:
+        return join_values<uint32_t, 1, uint16_t, uint8_t>(span, streams, raw, payload);
+    case SymbolForm::doubles:
+        return join_values<uint64_t, 2, uint32_t, uint16_t>(span, streams, raw, payload);
+    case SymbolForm::bytes:
+    case SymbolForm::pairs:
+    case SymbolForm::codes:
+    case SymbolForm::high: break;
+    }
+    join_codes(whole, source, span, streams[0], raw, payload);
+}
+
+// ---- rANS
+
+size_t encode_symbols(const uint8_t *symbols, size_t count, const uint32_t *table, States &states,
+                      uint16_t *words) {
+    states.fill(least_state);
+    size_t next = 0;
+    for (size_t row = round_up(count, pack_lanes); row > 0; row -= pack_lanes)
+        for (size_t i = row - pack_lanes; i < std::min<size_t>(row, count); i++)
+            if (encode_symbol(table[symbols[i]], states[i % pack_lanes], words[next])) next++;
+    return next;
+}
+
+bool decode_symbols(std::span<const std::byte> words, States &states, const uint32_t *table,
+                    uint8_t *symbols, size_t count) {
+    size_t left = words.size() / sizeof(uint16_t);
+    for (size_t row = 0; row < count; row += pack_lanes)
+        for (size_t i = std::min<size_t>(row + pack_lanes, count); i-- > row;) {
+            uint32_t &state = states[i % pack_lanes];
+            symbols[i] = decode_symbol(table, state);
+            if (state >= least_state) continue;
+            if (left == 0) return false;
+            state = state << 16 | load_bits<uint16_t>(words.data(), --left);
+        }
+    return left == 0 && are_least(states);
+}
+
+} // namespace
+
+const PackSteps scalar_pack_steps{
+    .split = split, .join = join, .encode = encode_symbols, .decode = decode_symbols};
+
+} // namespace qccl
