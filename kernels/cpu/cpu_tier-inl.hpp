@@ -11,9 +11,9 @@
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
 #include "kernels/cpu/cpu_norm-inl.hpp"
+#include "kernels/cpu/cpu_packing-inl.hpp"
 #include "kernels/cpu/cpu_sparse-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
-#include "kernels/codec/packing.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -249,16 +249,6 @@ inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *paylo
            plain, payload + range.layout->raw, range.count - groups.values);
 }
 
-inline size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
-                   PackScratch &scratch) {
-    return pack_with(scalar_pack_steps, whole, payload, packed, scratch);
-}
-
-inline bool unpack(const ChunkRange &whole, std::span<const std::byte> packed, std::byte *payload,
-                   PackScratch &scratch) {
-    return unpack_with(scalar_pack_steps, whole, packed, payload, scratch);
-}
-
 inline constexpr Kernels kernels {
 #if HWY_TARGET == HWY_AVX3
     .tier = Tier::avx512,
@@ -274,8 +264,8 @@ inline constexpr Kernels kernels {
     .tier = Tier::generic,
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
-    .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity,
-    .pack = pack, .unpack = unpack,
+    .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity, .pack = pack,
+    .unpack = unpack,
 };
 
 } // namespace qccl::HWY_NAMESPACE

@@ -177,10 +177,9 @@ inline constexpr std::string_view share_words[] = {"every", "leader"};
 // The codec of partial sums below the outermost tier, if the call's codec is lossy. Results travel
 // with the call's codec everywhere.
 inline constexpr std::string_view inner_codec_words[] = {
-    "none",  "fp16",  "bf16",   "fp8e4m3",  "fp8e5m2", "int12",  "int10",     "int8",
-    "int6",  "int5",  "int4",   "int3",     "int2",    "minmax", "mxfp8e4m3", "mxfp6e2m3",
-    "mxfp4", "nvfp4", "onebit", "terngrad", "topk",    "norm",   "dgc",       "dummy",
-    "lossless"};
+    "none",   "fp16",     "bf16", "fp8e4m3", "fp8e5m2", "int12",     "int10",     "int8",  "int6",
+    "int5",   "int4",     "int3", "int2",    "minmax",  "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",
+    "onebit", "terngrad", "topk", "norm",    "dgc",     "dummy",     "lossless"};
 
 // For all_reduce, reduce_scatter, all_gather, broadcast, reduce and all_to_all.
 Schedule emit_hierarchy(Collective collective, const Team &team, const Choices &choices);

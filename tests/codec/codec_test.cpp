@@ -158,11 +158,10 @@ static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
                              " int4", "none4", "fp8", "topK", ":", "int4;"})
         check_refused(
-            text,
-            "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
-            "int4, int3, int2, minmax, "
-            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-            "lossless, auto");
+            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+                  "int4, int3, int2, minmax, "
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
+                  "lossless, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }

@@ -1,0 +1,434 @@
+// Packs and unpacks payloads with vectors: divides values into symbols and raw bits, and codes the
+// 32 interleaved rANS states of a segment in the lanes of one to eight vectors. Doubles are divided
+// by the reference, and so is everything coded where vectors have no fixed size. Compiled once per
+// target.
+
+#if defined(QCCL_CPU_PACKING_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef QCCL_CPU_PACKING_INL
+#undef QCCL_CPU_PACKING_INL
+#else
+#define QCCL_CPU_PACKING_INL
+#endif
+
+#include "kernels/codec/packing.hpp"
+#include "kernels/cpu/cpu_group-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+
+namespace qccl::HWY_NAMESPACE {
+
+// ---- Values, symbols and raw bits
+
+// Divides a value of 16 bits: the symbol is below the sign, and the sign is above the raw bits.
+struct HalvesSplit {
+    using Bits = uint16_t;
+    const uint16_t *values;
+    uint8_t *symbols, *raw;
+
+    template <class D> HWY_INLINE void step(D d, size_t i) const {
+        const hn::Rebind<uint8_t, D> bytes;
+        const auto v = hn::LoadU(d, values + i);
+        const auto low = hn::And(v, hn::Set(d, uint16_t{0x7F}));
+        hn::StoreU(hn::TruncateTo(bytes, hn::ShiftRight<7>(v)), bytes, symbols + i);
+        const auto rest = hn::Or(low, hn::ShiftLeft<7>(hn::ShiftRight<15>(v)));
+        hn::StoreU(hn::TruncateTo(bytes, rest), bytes, raw + i);
+    }
+};
+struct HalvesJoin {
+    using Bits = uint16_t;
+    uint16_t *values;
+    const uint8_t *symbols, *raw;
+
+    template <class D> HWY_INLINE void step(D d, size_t i) const {
+        const hn::Rebind<uint8_t, D> bytes;
+        const auto rest = hn::PromoteTo(d, hn::LoadU(bytes, raw + i));
+        const auto symbol = hn::PromoteTo(d, hn::LoadU(bytes, symbols + i));
+        const auto low = hn::And(rest, hn::Set(d, uint16_t{0x7F}));
+        const auto sign = hn::ShiftLeft<15>(hn::ShiftRight<7>(rest));
+        hn::StoreU(hn::Or(hn::Or(sign, low), hn::ShiftLeft<7>(symbol)), d, values + i);
+    }
+};
+
+// A value of 32 bits has 16 raw bits in one plane, and 7 and the sign in another.
+struct FloatsSplit {
+    using Bits = uint32_t;
+    const uint32_t *values;
+    uint8_t *symbols;
+    uint16_t *low;
+    uint8_t *high;
+
+    template <class D> HWY_INLINE void step(D d, size_t i) const {
+        const hn::Rebind<uint8_t, D> bytes;
+        const hn::Rebind<uint16_t, D> halves;
+        const auto v = hn::LoadU(d, values + i);
+        hn::StoreU(hn::TruncateTo(bytes, hn::ShiftRight<23>(v)), bytes, symbols + i);
+        hn::StoreU(hn::TruncateTo(halves, v), halves, low + i);
+        const auto fraction = hn::And(hn::ShiftRight<16>(v), hn::Set(d, 0x7FU));
+        const auto sign = hn::ShiftLeft<7>(hn::ShiftRight<31>(v));
+        hn::StoreU(hn::TruncateTo(bytes, hn::Or(fraction, sign)), bytes, high + i);
+    }
+};
+struct FloatsJoin {
+    using Bits = uint32_t;
+    uint32_t *values;
+    const uint8_t *symbols;
+    const uint16_t *low;
+    const uint8_t *high;
+
+    template <class D> HWY_INLINE void step(D d, size_t i) const {
+        const hn::Rebind<uint8_t, D> bytes;
+        const hn::Rebind<uint16_t, D> halves;
+        const auto symbol = hn::PromoteTo(d, hn::LoadU(bytes, symbols + i));
+        const auto upper = hn::PromoteTo(d, hn::LoadU(bytes, high + i));
+        const auto fraction = hn::ShiftLeft<16>(hn::And(upper, hn::Set(d, 0x7FU)));
+        const auto sign = hn::ShiftLeft<31>(hn::ShiftRight<7>(upper));
+        const auto rest = hn::Or(fraction, hn::PromoteTo(d, hn::LoadU(halves, low + i)));
+        hn::StoreU(hn::Or(hn::Or(sign, rest), hn::ShiftLeft<23>(symbol)), d, values + i);
+    }
+};
+
+template <class Steps> HWY_INLINE void divide_values(const Steps &steps, size_t count) {
+    using Bits = typename Steps::Bits;
+    const hn::CappedTag<Bits, max_lanes * sizeof(float) / sizeof(Bits)> d;
+    const hn::CappedTag<Bits, 1> one;
+    size_t i = 0;
+    for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) steps.step(d, i);
+    for (; i < count; i++) steps.step(one, i);
+}
+
+// ---- Codes
+
+// Joins the codes of values i and i + 16 of each group.
+HWY_INLINE void join_pairs(const uint8_t *codes, size_t groups, uint8_t *symbols) {
+    const HalfGroup d;
+    for (size_t g = 0; g < groups; g++) {
+        const auto low = hn::LoadU(d, codes + g * group_values),
+                   high = hn::LoadU(d, codes + g * group_values + group_values / 2);
+        hn::StoreU(hn::Or(low, hn::ShiftLeft<3>(high)), d, symbols + g * (group_values / 2));
+    }
+}
+HWY_INLINE void split_pairs(const uint8_t *symbols, size_t groups, uint8_t *codes) {
+    const HalfGroup d;
+    for (size_t g = 0; g < groups; g++) {
+        const auto pairs = hn::LoadU(d, symbols + g * (group_values / 2));
+        hn::StoreU(field<0>(pairs, 7), d, codes + g * group_values);
+        hn::StoreU(hn::ShiftRight<3>(pairs), d, codes + g * group_values + group_values / 2);
+    }
+}
+
+// Codes of 8 + low_bits bits: `low` is their lower byte, and `high` has the bits above. The symbol
+// is the upper byte.
+template <int low_bits>
+HWY_INLINE void split_high(const uint8_t *low, size_t count, uint8_t *high, uint8_t *symbols) {
+    const HalfGroup d;
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        const auto lower = hn::LoadU(d, low + i), upper = hn::LoadU(d, high + i);
+        hn::StoreU(hn::Or(hn::ShiftRight<low_bits>(lower), hn::ShiftLeft<8 - low_bits>(upper)), d,
+                   symbols + i);
+        hn::StoreU(field<0>(lower, (1 << low_bits) - 1), d, high + i); // now the raw bits
+    }
+}
+template <int low_bits>
+HWY_INLINE void join_high(const uint8_t *symbols, size_t count, uint8_t *raw, uint8_t *low) {
+    const HalfGroup d;
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+        const auto symbol = hn::LoadU(d, symbols + i), rest = hn::LoadU(d, raw + i);
+        hn::StoreU(hn::Or(hn::ShiftLeft<low_bits>(symbol), rest), d, low + i);
+        hn::StoreU(hn::ShiftRight<8 - low_bits>(symbol), d, raw + i); // now the upper bits
+    }
+}
+
+// Codes of `form` in the planes of a segment, a tile at a time.
+HWY_INLINE void split_planes(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                             const std::byte *payload, uint8_t *symbols, std::byte *raw) {
+    const size_t of_group = source.form == SymbolForm::pairs ? group_values / 2 : group_values;
+    const uint64_t first = span.first / of_group;
+    const auto *const low = reinterpret_cast<const uint8_t *>(payload) + whole.layout->plane8;
+    const int packed_bits = whole.codec->bits & 7;
+    HWY_ALIGN uint8_t codes[tile_values];
+    for (size_t g = 0; g < span.count / of_group; g += tile_groups) {
+        const size_t groups = std::min(tile_groups, span.count / of_group - g);
+        uint8_t *const to = symbols + g * of_group;
+        unpack_groups(source.form == SymbolForm::codes ? to : codes, groups, packed_bits, 0,
+                      *whole.layout, first + g, payload);
+        if (source.form == SymbolForm::pairs) join_pairs(codes, groups, to);
+        if (source.form != SymbolForm::high) continue;
+        const uint8_t *const bytes = low + (first + g) * group_values;
+        if (source.low_bits == 2)
+            split_high<2>(bytes, groups * group_values, codes, to);
+        else
+            split_high<4>(bytes, groups * group_values, codes, to);
+        pack_groups(codes, groups, static_cast<int>(source.low_bits), PayloadLayout(), g, raw);
+    }
+}
+
+HWY_INLINE void join_planes(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                            const uint8_t *symbols, const std::byte *raw, std::byte *payload) {
+    const size_t of_group = source.form == SymbolForm::pairs ? group_values / 2 : group_values;
+    const uint64_t first = span.first / of_group;
+    auto *const low = reinterpret_cast<uint8_t *>(payload) + whole.layout->plane8;
+    const int packed_bits = whole.codec->bits & 7;
+    HWY_ALIGN uint8_t codes[tile_values];
+    for (size_t g = 0; g < span.count / of_group; g += tile_groups) {
+        const size_t groups = std::min(tile_groups, span.count / of_group - g);
+        const uint8_t *const from = symbols + g * of_group;
+        if (source.form == SymbolForm::pairs) split_pairs(from, groups, codes);
+        if (source.form == SymbolForm::high) {
+            unpack_groups(codes, groups, static_cast<int>(source.low_bits), 0, PayloadLayout(), g,
+                          raw);
+            uint8_t *const bytes = low + (first + g) * group_values;
+            if (source.low_bits == 2)
+                join_high<2>(from, groups * group_values, codes, bytes);
+            else
+                join_high<4>(from, groups * group_values, codes, bytes);
+        }
+        pack_groups(source.form == SymbolForm::codes ? from : codes, groups, packed_bits,
+                    *whole.layout, first + g, payload);
+    }
+}
+
+inline void split_symbols(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                          const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
+    auto *const bytes = reinterpret_cast<uint8_t *>(raw);
+    switch (source.form) {
+    case SymbolForm::halves:
+        return divide_values(HalvesSplit{reinterpret_cast<const uint16_t *>(payload) + span.first,
+                                         streams[0], bytes},
+                             span.count);
+    case SymbolForm::floats:
+        return divide_values(FloatsSplit{reinterpret_cast<const uint32_t *>(payload) + span.first,
+                                         streams[0], reinterpret_cast<uint16_t *>(raw),
+                                         bytes + span.count * sizeof(uint16_t)},
+                             span.count);
+    case SymbolForm::doubles:
+        return scalar_pack_steps.split(whole, source, span, payload, streams, raw);
+    case SymbolForm::bytes:
+    case SymbolForm::pairs:
+    case SymbolForm::codes:
+    case SymbolForm::high: break;
+    }
+    split_planes(whole, source, span, payload, streams[0], raw);
+}
+
+inline void join_symbols(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
+                         const uint8_t *const streams[2], const std::byte *raw,
+                         std::byte *payload) {
+    const auto *const bytes = reinterpret_cast<const uint8_t *>(raw);
+    switch (source.form) {
+    case SymbolForm::halves:
+        return divide_values(
+            HalvesJoin{reinterpret_cast<uint16_t *>(payload) + span.first, streams[0], bytes},
+            span.count);
+    case SymbolForm::floats:
+        return divide_values(FloatsJoin{reinterpret_cast<uint32_t *>(payload) + span.first,
+                                        streams[0], reinterpret_cast<const uint16_t *>(raw),
+                                        bytes + span.count * sizeof(uint16_t)},
+                             span.count);
+    case SymbolForm::doubles:
+        return scalar_pack_steps.join(whole, source, span, streams, raw, payload);
+    case SymbolForm::bytes:
+    case SymbolForm::pairs:
+    case SymbolForm::codes:
+    case SymbolForm::high: break;
+    }
+    join_planes(whole, source, span, streams[0], raw, payload);
+}
+
+// ---- rANS
+
+#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_EMU128
+
+// Vectors without a fixed size cannot be held in an array, and emulated ones are slower than the
+// reference.
+inline size_t encode_symbols(const uint8_t *symbols, size_t count, const uint32_t *table,
+                             States &states, uint16_t *words) {
+    return scalar_pack_steps.encode(symbols, count, table, states, words);
+}
+inline bool decode_symbols(std::span<const std::byte> words, States &states, const uint32_t *table,
+                           uint8_t *symbols, size_t count) {
+    return scalar_pack_steps.decode(words, states, table, symbols, count);
+}
+
+#else
+
+// A row of states, one for each lane.
+inline constexpr size_t row_lanes = hn::MaxLanes(Words()), row_vectors = pack_lanes / row_lanes;
+struct StateRow {
+    WordVector of[row_vectors];
+
+    HWY_INLINE void load(const States &states) {
+        for (size_t i = 0; i < row_vectors; i++)
+            of[i] = hn::LoadU(Words(), states.data() + i * row_lanes);
+    }
+    HWY_INLINE void store(States &states) const {
+        for (size_t i = 0; i < row_vectors; i++)
+            hn::StoreU(of[i], Words(), states.data() + i * row_lanes);
+    }
+};
+
+HWY_INLINE WordVector entries_at(const uint32_t *table, WordVector index) {
+    return hn::GatherIndex(Words(), table, hn::BitCast(Ints(), index));
+}
+
+// Spreads the first lanes of `v` over the lanes of the mask, in their order. What the other lanes
+// have means nothing.
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE WordVector spread_over(WordVector v, hn::Mask<Words> mask) {
+    return WordVector{_mm512_maskz_expand_epi32(mask.raw, v.raw)};
+}
+#else
+static_assert(row_lanes <= 8);
+// For each mask of up to 8 lanes, how many of them lie before each lane.
+struct SpreadTable {
+    uint8_t before[256][8];
+};
+inline constexpr SpreadTable spread_table = [] {
+    SpreadTable table{};
+    for (uint32_t mask = 0; mask < 256; mask++)
+        for (uint32_t lane = 1; lane < 8; lane++)
+            table.before[mask][lane] =
+                static_cast<uint8_t>(table.before[mask][lane - 1] + (mask >> (lane - 1) & 1));
+    return table;
+}();
+HWY_INLINE WordVector spread_over(WordVector v, hn::Mask<Words> mask) {
+    const hn::Rebind<uint8_t, Words> bytes;
+    const uint8_t *const before = spread_table.before[bits_of_mask(Words(), mask)];
+    const auto lane = hn::PromoteTo(Words(), hn::LoadU(bytes, before));
+    return hn::TableLookupLanes(v, hn::IndicesFromVec(Words(), lane));
+}
+#endif
+
+// Codes whole rows, the last one first.
+HWY_INLINE uint16_t *encode_rows(const uint8_t *symbols, size_t rows, const uint32_t *table,
+                                 StateRow &row, uint16_t *words) {
+    const Words d;
+    const hn::Rebind<uint8_t, Words> bytes;
+    const hn::Rebind<uint16_t, Words> halves;
+    const Ints di;
+    const Floats df;
+    while (rows-- > 0) {
+        for (size_t i = 0; i < row_vectors; i++) {
+            WordVector state = row.of[i];
+            const auto symbol = hn::LoadU(bytes, symbols + rows * pack_lanes + i * row_lanes);
+            const WordVector entry = entries_at(table, hn::PromoteTo(d, symbol));
+            const WordVector frequency = hn::And(entry, hn::Set(d, 0xFFFFU)),
+                             start = hn::ShiftRight<16>(entry);
+            // All numbers are below 2^31, so signed comparisons work.
+            const auto upper = hn::ShiftRight<static_cast<int>(state_shift)>(state);
+            const auto puts_out = hn::Not(
+                hn::RebindMask(d, hn::Lt(hn::BitCast(di, upper), hn::BitCast(di, frequency))));
+            hn::StoreU(hn::TruncateTo(halves, hn::Compress(state, puts_out)), halves, words);
+            words += hn::CountTrue(d, puts_out);
+            state = hn::IfThenElse(puts_out, hn::ShiftRight<16>(state), state);
+            // The quotient is below 2^19, so that in fp32 it is at most one off.
+            const FloatVector divisor = hn::ConvertTo(df, hn::BitCast(di, frequency));
+            const FloatVector about = hn::Div(hn::ConvertTo(df, hn::BitCast(di, state)), divisor);
+            IntVector quotient = hn::ConvertTo(di, about);
+            const IntVector f = hn::BitCast(di, frequency);
+            IntVector rest = hn::Sub(hn::BitCast(di, state), hn::Mul(quotient, f));
+            const auto is_low = hn::Lt(rest, hn::Zero(di)), is_high = hn::Not(hn::Lt(rest, f));
+            quotient = hn::Add(quotient, hn::VecFromMask(di, is_low)); // a true lane is -1
+            rest = hn::Add(rest, hn::IfThenElseZero(is_low, f));
+            quotient = hn::Sub(quotient, hn::VecFromMask(di, is_high));
+            rest = hn::Sub(rest, hn::IfThenElseZero(is_high, f));
+            const IntVector next =
+                hn::Add(hn::ShiftLeft<static_cast<int>(probability_bits)>(quotient), rest);
+            row.of[i] = hn::Add(hn::BitCast(d, next), start);
+        }
+    }
+    return words;
+}
+
+inline size_t encode_symbols(const uint8_t *symbols, size_t count, const uint32_t *table,
+                             States &states, uint16_t *words) {
+    const size_t whole = count / pack_lanes * pack_lanes;
+    states.fill(least_state);
+    uint16_t *word = words;
+    for (size_t i = whole; i < count; i++)
+        if (encode_symbol(table[symbols[i]], states[i - whole], *word)) word++;
+    StateRow row;
+    row.load(states);
+    word = encode_rows(symbols, whole / pack_lanes, table, row, word);
+    row.store(states);
+    return static_cast<size_t>(word - words);
+}
+
+// Decodes whole rows. Returns how many words are left, or nothing if there were too few.
+HWY_INLINE bool decode_rows(const std::byte *words, size_t &left, StateRow &row,
+                            const uint32_t *table, uint8_t *symbols, size_t rows) {
+    const Words d;
+    const hn::Rebind<uint8_t, Words> bytes;
+    const hn::Rebind<uint16_t, Words> halves;
+    const Ints di;
+    const auto *const first = reinterpret_cast<const uint16_t *>(words);
+    for (size_t r = 0; r < rows; r++) {
+        hn::Mask<Words> takes[row_vectors];
+        size_t taken[row_vectors], sum = 0;
+        for (size_t i = 0; i < row_vectors; i++) {
+            const WordVector state = row.of[i];
+            const WordVector entry =
+                entries_at(table, hn::And(state, hn::Set(d, probability_sum - 1)));
+            hn::StoreU(hn::TruncateTo(bytes, entry), bytes,
+                       symbols + r * pack_lanes + i * row_lanes);
+            const WordVector frequency =
+                hn::Add(hn::And(hn::ShiftRight<8>(entry), hn::Set(d, 0xFFFU)), hn::Set(d, 1U));
+            const WordVector upper = hn::ShiftRight<static_cast<int>(probability_bits)>(state);
+            row.of[i] = hn::Add(hn::Mul(frequency, upper), hn::ShiftRight<20>(entry));
+            takes[i] = hn::RebindMask(d, hn::Lt(hn::BitCast(di, row.of[i]),
+                                                hn::Set(di, static_cast<int32_t>(least_state))));
+            taken[i] = hn::CountTrue(d, takes[i]);
+            sum += taken[i];
+        }
+        if (sum > left) return false;
+        left -= sum;
+        const uint16_t *word = first + left;
+        for (size_t i = 0; i < row_vectors; i++) {
+            const WordVector next = hn::PromoteTo(d, hn::LoadU(halves, word));
+            word += taken[i];
+            row.of[i] = hn::IfThenElse(
+                takes[i], hn::Or(hn::ShiftLeft<16>(row.of[i]), spread_over(next, takes[i])),
+                row.of[i]);
+        }
+    }
+    return true;
+}
+
+inline bool decode_symbols(std::span<const std::byte> words, States &states, const uint32_t *table,
+                           uint8_t *symbols, size_t count) {
+    const size_t whole = count / pack_lanes * pack_lanes;
+    size_t left = words.size() / sizeof(uint16_t);
+    StateRow row;
+    row.load(states);
+    if (!decode_rows(words.data(), left, row, table, symbols, whole / pack_lanes)) return false;
+    row.store(states);
+    for (size_t i = count; i-- > whole;) {
+        uint32_t &state = states[i - whole];
+        symbols[i] = decode_symbol(table, state);
+        if (state >= least_state) continue;
+        if (left == 0) return false;
+        state = state << 16 | load_bits<uint16_t>(words.data(), --left);
+    }
+    return left == 0 && are_least(states);
+}
+
+#endif
+
+inline constexpr PackSteps pack_steps{.split = split_symbols,
+                                      .join = join_symbols,
+                                      .encode = encode_symbols,
+                                      .decode = decode_symbols};
+
+inline size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
+                   PackScratch &scratch) {
+    return pack_with(pack_steps, whole, payload, packed, scratch);
+}
+
+inline bool unpack(const ChunkRange &whole, std::span<const std::byte> packed, std::byte *payload,
+                   PackScratch &scratch) {
+    return unpack_with(pack_steps, whole, packed, payload, scratch);
+}
+
+} // namespace qccl::HWY_NAMESPACE
+
+HWY_AFTER_NAMESPACE();
+#endif
