@@ -1,12 +1,12 @@
 // A codec as data: its parameters, its row in the table of codecs (all that differs between codecs
 // except their arithmetic), the sizes of its output and the calls it supports. WIRE.md defines the
-// bytes, and kernels/ writes them. A Budget says what a codec may cost, for a caller who names no
-// codec: "nmse=1e-3,bits=4.5". Used by planner, engine, kernels and C API. Pure; any thread may
+// bytes, and kernels/ writes them. Used by planner, engine, kernels and C API. Pure; any thread may
 // call. error_model.cpp defines unit_nmse and the losses, codec.cpp everything else.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "codec/budget.hpp"
 #include "codec/noise.hpp"
 
 #include <array>
@@ -20,38 +20,6 @@
 #include <vector>
 
 namespace qccl {
-
-// ---- Budgets
-
-struct Budget {
-    double nmse = 0;   // the result's NMSE is at most this; 0: no limit
-    uint32_t bits = 0; // thousandths of a bit that a value may take on the wire; 0: no limit
-    uint32_t from = 0; // bit set of the CodecIds that may be chosen; 0: all that have a bound
-
-    explicit operator bool() const { return nmse != 0 || bits != 0; }
-    double most_bits() const { return bits / 1000.0; }
-    bool allows(unsigned codec_id) const { return from == 0 || (from >> codec_id & 1) != 0; }
-    bool operator==(const Budget &) const = default;
-};
-
-// The values that each key takes, in words.
-inline constexpr std::string_view budget_nmse_words = "a number above 0 and below 1, as 1e-3",
-                                  budget_bits_words = "1 to 64, with at most three decimals",
-                                  budget_from_words =
-                                      "int, minmax, nvfp4, bf16, several with + between them",
-                                  guard_words =
-                                      "nmse: and a number above 0 and below 1, as nmse:1e-3";
-
-// Each parses the value of one key into `budget`. The error (invalid_argument) says what is
-// possible.
-Done read_budget_nmse(Budget &budget, std::string_view text);
-Done read_budget_bits(Budget &budget, std::string_view text);
-Done read_budget_from(Budget &budget, std::string_view text);
-// Parses the value of the key guard, such as "nmse:1e-3", and stores its number in `nmse`.
-Done read_guard(double &nmse, std::string_view text);
-std::string guard_text(double nmse);
-// Returns the keys that are set: "nmse=0.001,bits=4.5".
-std::string budget_text(const Budget &budget);
 
 // ---- Codecs
 
@@ -477,7 +445,7 @@ inline bool Codec::is_plain() const {
 inline bool Codec::is_cast() const { return row().cast.has_value(); }
 inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
 inline bool Codec::has_whole_buckets() const {
-    return row().is_sparse || (row().takes_whole_chunk && bucket == whole_chunk);
+    return row().takes(SpecKey::ratio) || (row().takes_whole_chunk && bucket == whole_chunk);
 }
 inline Codec Codec::without_use() const {
     Codec codec = *this;

@@ -291,7 +291,7 @@ int run_codec_command(const std::vector<std::string> &arguments,
     add_option(app, group, "--tier", "SIMD tier: best, all or its name (best)",
                take_text(parsed.tier));
     app.add_flag("--rates", parsed.prints_rates,
-                 "print rows for the planner's table (lib/plan/cost.cpp), of all tiers")
+                 "print rows for the planner's table (lib/plan/measured_rates.hpp), of all tiers")
         ->group(group);
     add_option(app, group, "--device", "host, or a GPU as in cuda:0 (host)",
                take_text(parsed.device));

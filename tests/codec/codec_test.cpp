@@ -112,13 +112,15 @@ static void shortest_specs_lead_back() {
     CHECK_EQ(spec(parsed("int3:owner=decoded")), "int3");
     CHECK_EQ(spec(parsed("int3:entropy=0")), "int3");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
-    // Sizes in bytes are written as in every setting.
+    for (const CodecName &row : codec_names()) CHECK_EQ(spec(parsed(row.name.data())), row.name);
+}
+
+static void sizes_are_written_as_in_every_setting() {
     CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
     CHECK_EQ(spec(parsed("int3:min=2MiB")), "int3:min=2M");
     CHECK_EQ(spec(parsed("int3:min=1.5M")), "int3:min=1536K");
     CHECK_EQ(spec(parsed("int3:min=2048G")), "int3:min=2T");
     CHECK_EQ(spec(parsed("int3:min=1T")), "int3:min=1T");
-    for (const CodecName &row : codec_names()) CHECK_EQ(spec(parsed(row.name.data())), row.name);
 }
 
 static void budgets_come_back() {
@@ -219,6 +221,9 @@ static void strange_values_are_refused() {
     check_refused("norm:bits=9", "possible is 1 to 8");
     check_refused("norm:bucket=all", "here it is a number");
     check_refused("minmax:norm=l2", "possible are bits, bucket, round, seed");
+}
+
+static void strange_shares_and_limits_are_refused() {
     for (const char *value :
          {"", "0", "-1", "0.0001", "1000.001", "2.", ".5", "1e3", "2.5.1", "+1"})
         check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
@@ -284,7 +289,7 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("mxfp4")), 64U);
     CHECK_EQ(grain(parsed("topk")), 64U);
     CHECK(parsed("topk").has_whole_buckets());
-    CHECK(!parsed("dummy").has_whole_buckets());
+    CHECK(parsed("dummy").has_whole_buckets());
     CHECK_EQ(grain(parsed("nvfp4")), 1024U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=all")), 64U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=96")), 192U);
@@ -470,11 +475,13 @@ int main() {
         QTEST(names_have_their_usual_keys),
         QTEST(keys_are_read),
         QTEST(shortest_specs_lead_back),
+        QTEST(sizes_are_written_as_in_every_setting),
         QTEST(strange_names_are_refused),
         QTEST(strange_keys_are_refused),
         QTEST(budgets_come_back),
         QTEST(strange_budgets_are_refused),
         QTEST(strange_values_are_refused),
+        QTEST(strange_shares_and_limits_are_refused),
         QTEST(impossible_combinations_are_refused),
         QTEST(lists_continue_the_item_before),
         QTEST(grids_hold_whole_buckets_and_lines),

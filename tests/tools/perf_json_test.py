@@ -443,7 +443,7 @@ class Others(unittest.TestCase):
     def test_rates_are_rows_of_the_planners_table(self):
         row = r'(?m)^    \{"(\S+)", "scalar", \{\d+\.\d+F, \d+\.\d+F, \d+\.\d+F\}\},$'
         printed = tool.run([PERF, "codec", "--rates", "--tier", "scalar", "-b", "4K"]).stdout
-        table = pathlib.Path(__file__).resolve().parents[2] / "lib/plan/cost.cpp"
+        table = pathlib.Path(__file__).resolve().parents[2] / "lib/plan/measured_rates.hpp"
         self.assertEqual(re.findall(row, printed), re.findall(row, table.read_text()))
         self.assertEqual(len(printed.splitlines()), len(re.findall(row, printed)))
         for words in (["--device", "cuda:0"], ["-d", "half"], ["--json", "-"]):

@@ -56,7 +56,8 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         const size_t value_bytes = type_bytes(codec.plain_type(context.type));
         return move(0, tile.begin * value_bytes, tile.count * value_bytes);
     }
-    if (codec.row().is_sparse) return move(0, 0, tile.layout->bytes); // the tile is the chunk
+    if (codec.row().takes(SpecKey::ratio)) // the tile is the chunk
+        return move(0, 0, tile.layout->bytes);
     for (const PayloadSection &section : PayloadSections(codec, context.layout->coded))
         move(tile.layout->*section.start,
              context.layout->*section.start + section.bytes(tile.begin),
