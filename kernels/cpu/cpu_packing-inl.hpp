@@ -256,6 +256,8 @@ inline constexpr size_t row_lanes = hn::MaxLanes(Words()), row_vectors = pack_la
 struct StateRow {
     WordVector of[row_vectors];
 
+    // g++ compiles an implicit constructor for the wrong target on NEON.
+    HWY_INLINE StateRow() {} // NOLINT(modernize-use-equals-default)
     HWY_INLINE void load(const States &states) {
         for (size_t i = 0; i < row_vectors; i++)
             of[i] = hn::LoadU(Words(), states.data() + i * row_lanes);

@@ -30,7 +30,7 @@ struct StatusNote {
     std::byte data[StatusAllGather::most_in_one] = {};
 };
 static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
-static_assert(sizeof(StatusNote) == 2056,
+static_assert(sizeof(StatusNote) == 2568,
               "another size changes the bytes that ranks exchange: raise newest_protocol, too");
 static_assert(sizeof(SettingsDigest) <= StatusAllGather::most_in_one, "one all-gather is enough");
 

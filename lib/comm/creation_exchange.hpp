@@ -32,7 +32,7 @@ public:
     // Gathers `bytes` bytes from each rank, equal on all ranks. If another rank has concluded with
     // an error, returns that error (remote_error). Takes one all-gather of the bootstrap for up to
     // most_in_one bytes, and two for more.
-    static constexpr size_t most_in_one = 1536;
+    static constexpr size_t most_in_one = 2048;
     Done all_gather(const void *mine, void *all, size_t bytes);
     // Returns the value that rank 0 gives; other ranks' values are ignored.
     template <class Data> Result<Data> of_rank_0(const Data &mine) {

@@ -87,7 +87,7 @@ double coherence(double difference, double nmse) {
 Loss expected_loss(const Codec &codec, const NoiseMoments &encodes, const Loss &input,
                    const Loss &result, const EncodeCounts &counts, double power_ratio) {
     const double summands = counts.summands;
-    if (codec.is_lossless() || encodes.first == 0) return {};
+    if (!codec.loses() || encodes.first == 0) return {};
     if (summands <= 1) return repeated(codec, input, encodes.first, 1);
     const double free = std::max(0.0, (power_ratio * summands - 1) / (summands - 1));
     const WholeEncodes whole = whole_encodes(encodes, input, result, summands, free);

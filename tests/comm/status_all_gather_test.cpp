@@ -143,6 +143,7 @@ static void a_failure_is_heard_in_the_middle_of_the_others_work() {
 // Once a rank knows that all know of a failure, it exchanges nothing more: the other ranks would
 // not come.
 static void nothing_is_exchanged_after_a_failure() {
+    constexpr size_t many = StatusAllGather::most_in_one + 1;
     struct Case {
         const char *what;
         bool fails;       // rank 0 concludes with an error of its own
@@ -155,7 +156,7 @@ static void nothing_is_exchanged_after_a_failure() {
                              Case{"error of another rank", false, true, 8, 0, 1},
                              Case{"another size", false, false, 16, 0, 1},
                              Case{"bootstrap fails", false, false, 8, 1, 1},
-                             Case{"bootstrap fails at a long one", false, false, 2000, 2, 2}}) {
+                             Case{"bootstrap fails at a long one", false, false, many, 2, 2}}) {
         const auto bootstraps = create_local_bootstraps(2, 20s);
         CountedBootstrap counted(*bootstraps[0]);
         counted.fail_in(each.failing);
@@ -163,15 +164,15 @@ static void nothing_is_exchanged_after_a_failure() {
             CountedBootstrap own(*bootstraps[1]);
             if (each.failing == 2) own.fail_in(2); // neither rank waits for the other
             StatusAllGather exchange(own);
-            std::vector<std::byte> mine(2000), all(4000);
+            std::vector<std::byte> mine(many), all(2 * many);
             if (each.other_fails)
                 (void)exchange.conclude(Error::make(Code::system_error, "no memory"));
             else if (each.failing != 1)
-                (void)exchange.all_gather(mine.data(), all.data(), each.failing == 2 ? 2000 : 8);
+                (void)exchange.all_gather(mine.data(), all.data(), each.failing == 2 ? many : 8);
             if (each.fails) (void)exchange.conclude({});
         });
         StatusAllGather exchange(counted);
-        std::vector<std::byte> mine(2000), all(4000);
+        std::vector<std::byte> mine(many), all(2 * many);
         Done done = exchange.all_gather(mine.data(), all.data(), each.bytes);
         if (each.fails) done = exchange.conclude(Error::make(Code::system_error, "no memory"));
         CHECK(!done);

@@ -46,7 +46,7 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=2,bucket=all",
                                          "minmax:bits=6,bucket=100,skip_incomplete=1,round=dither",
                                          "lossless",
-                                         "int4:entropy=1",
+                                         "int4:entropy=1,round=dither",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts. How many there are does not

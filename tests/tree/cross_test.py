@@ -33,7 +33,7 @@ MACHINES = {
 # Folders and what is compiled of them. All of it, so that no list must agree with another, and as one file: that takes half
 # the time. So two files of one of these folders may not keep a name to themselves both. The night's build, without
 # precompiled headers, finds a file that lacks an include which its neighbour has.
-TOGETHER = {'lib/base': '*.cpp', 'lib/codec': '*.cpp', 'kernels/codec': 'reference*.cpp'}
+TOGETHER = {'lib/base': '*.cpp', 'lib/codec': '*.cpp', 'kernels/codec': '*.cpp'}
 KERNELS = ['kernels/cpu/cpu_tiers.cpp', 'kernels/cpu/cpu_generic.cpp', 'tests/kernels/tested_tiers.cpp', 'tests/kit/qtest.cpp']
 PROGRAMS = ['kernels_test', 'golden_chunks_test']
 FLAGS = '-std=c++20 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
