@@ -117,7 +117,7 @@ static void codec_rates_are_known() {
                 if (!each || each->is_lossless()) continue;
                 const CodecRate &rate = rates.of(*each);
                 CHECK(rate.encode > 0 && rate.decode > 0 && rate.decode_add > 0);
-                CHECK(rate.encode < 100);
+                CHECK(rate.encode < 200); // dummy reads only a quarter of the values
             }
     }
     CHECK(CodecRates::of_tier("another") == scalar);
