@@ -90,10 +90,8 @@ ChunkRange whole(const Container &container, const PayloadLayout &layout) {
 // Memory for the unpacked chunk beside a container that may be packed.
 struct Packing {
     explicit Packing(size_t unpacked_bytes)
-        : bytes(unpacked_bytes),
-          unpacked(std::make_unique_for_overwrite<std::byte[]>(unpacked_bytes)) {}
+        : unpacked(std::make_unique_for_overwrite<std::byte[]>(unpacked_bytes)) {}
 
-    size_t bytes;
     std::unique_ptr<std::byte[]> unpacked;
     PackScratch scratch;
 };
@@ -131,26 +129,27 @@ size_t encode(const Container &container, const void *src, std::span<std::byte> 
     return bytes;
 }
 
-void decode_unpacked(const Container &container, const OpenChunk &open, void *dst) {
+// Decodes a chunk that has been accepted and is not packed.
+void decode_unpacked(const Container &container, const std::byte *chunk, void *dst) {
     if (container.count == 0) return;
     const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
     ChunkRange range = whole(container, layout);
-    range.noise = open.chunk.noise();
-    container.kernels->decode(range, open.payload.data(), container.type, dst, false);
+    range.noise = stated_noise({chunk, header_bytes});
+    container.kernels->decode(range, chunk + header_bytes, container.type, dst, false);
 }
 
 Done decode(const Container &container, std::span<const std::byte> src, void *dst,
             Packing *packing) {
-    std::span<const std::byte> unpacked = src;
+    const std::byte *chunk = src.data();
     if (packing) {
         QCCL_TRY(unpack_chunk(*container.kernels, container.codec, container.type, container.count,
                               src, packing->unpacked.get(), packing->scratch));
-        unpacked = {packing->unpacked.get(), packing->bytes};
+        chunk = packing->unpacked.get();
+    } else {
+        QCCL_TRY(outcome(open_chunk(src, container.codec, container.type, container.count)));
     }
-    QCCL_TRY(const OpenChunk open,
-             open_chunk(unpacked, container.codec, container.type, container.count));
     QCCL_TRY(check_seal(src));
-    decode_unpacked(container, open, dst);
+    decode_unpacked(container, chunk, dst);
     return {};
 }
 
