@@ -3,7 +3,7 @@
 // ends with the right bytes, no stream hangs, and no resource leaks.
 #include "device_ranks.hpp"
 #include "tests/transport/killable_ranks.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include <chrono>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 // NVIDIA's sanitizer has each launch wait for all others.
 #include "tests/kernels/golden_cases.hpp"
 #include "real_gpu_kit.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include "device/kernel_launcher.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"

@@ -3,7 +3,7 @@
 // same bytes.
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/spec_lists.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,7 @@
 #include "tests/kit/qtest.hpp"
 #include "tested_kernels.hpp"
 #include "tests/kit/spec_lists.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include <cstdio>
 #include <fstream>

@@ -5,7 +5,7 @@
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "tests/kit/qtest.hpp"
 #include "tested_kernels.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 using namespace qccl;
 using namespace operands;

@@ -4,7 +4,7 @@
 #include "kernel_operands.hpp"
 #include "tests/kit/qtest.hpp"
 #include "tested_kernels.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include "kernels/cpu/cpu_tiers.hpp"
 

@@ -6,7 +6,7 @@
 #include "kernel_operands.hpp"
 #include "tested_kernels.hpp"
 #include "tests/kit/qtest.hpp"
-#include "tests/kit/thinning.hpp"
+#include "tests/kit/sample.hpp"
 
 #include "device/packed_chunk.hpp"
 #include "kernels/codec/packing.hpp"

@@ -2,16 +2,26 @@
 // QTEST_EVERY=n one in n of the selected.
 #pragma once
 
-#include "thinning.hpp"
-
 #include "codec/codec.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string_view>
 #include <vector>
+
+// Thins out long tables for slow emulators and checkers.
+inline size_t thinning() {
+    static const char *const every = std::getenv("QTEST_EVERY");
+    static const size_t step = every != nullptr ? std::strtoul(every, nullptr, 10) : 1;
+    return step == 0 ? 1 : step;
+}
+
+// Spread without a pattern, because the tables repeat types and inputs at fixed distances.
+inline bool is_chosen(uint64_t number) { return qccl::splitmix64(number) % thinning() == 0; }
 
 namespace qtest {
 
