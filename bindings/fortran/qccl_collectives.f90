@@ -21,7 +21,7 @@ module qccl_collectives
   implicit none
   private
   public :: qcclAllReduce, qcclReduceScatter, qcclAllGather, qcclBroadcast, qcclReduce, qcclGather, qcclScatter, qcclAllToAll
-  public :: qcclScan, qcclExscan, qcclBarrier, qcclCollCreate, qcclCollStart, qcclCollFree
+  public :: qcclScan, qcclExscan, qcclSumExact, qcclBarrier, qcclCollCreate, qcclCollStart, qcclCollFree
 
 contains
 
@@ -182,6 +182,18 @@ contains
     integer(c_int), intent(out), optional :: ierror
     call make_call("qcclExscan", qcclCollExscan, send, recv, 0, comm, op, count, datatype, stream, &
       config, codec, ierror=ierror)
+  end subroutine
+
+  ! Sums the values of all ranks, whose numbers of values may differ, and rounds the sum once.
+  subroutine qcclSumExact(values, total, comm, ierror)
+    real(c_double), intent(in), contiguous, target :: values(:)
+    real(c_double), intent(inout) :: total
+    type(qcclComm), intent(in) :: comm
+    integer(c_int), intent(out), optional :: ierror
+    type(c_ptr) :: first
+    first = c_null_ptr
+    if (size(values) > 0) first = c_loc(values)
+    call finish("qcclSumExact", c_qcclSumExact(first, size(values, kind=c_size_t), total, comm%handle), comm, ierror=ierror)
   end subroutine
 
   ! Returns, or lets the stream go on, when every rank has come.

@@ -1191,6 +1191,28 @@ QCCL_API qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, in
                                          qcclComm_t comm, qcclStream_t stream,
                                          const qcclCollConfig_t *config);
 
+/* Exact sum: sums the values of all ranks without an error and rounds the result once, to the
+ * nearest double with ties to even. The result is the same on every rank, and its bits depend on
+ * the values alone: neither their order nor the number of ranks, nor which rank has which of them,
+ * matters. No partial sum overflows. The codec "exact" does the same for each element of a vector.
+ *
+ * values: `count` of them; ranks may have different counts, and NULL with count 0. Any NaN, and
+ *   infinities of both signs, give NaN. Only negative zeros give -0; no values at all give 0.
+ * sum_out: receives the sum; written only on success.
+ *
+ * The ranks exchange their sums by one all-gather of 36 words (qcclUint64), and other calls see it
+ * as that: qcclErrorInfo_t, traces, statistics. Every rank sums in memory of its own, 20 KiB.
+ *
+ * Returns
+ *   qcclSuccess, entry errors
+ *   qcclInvalidArgument  sum_out is NULL; values is NULL and count is not 0; count is more than
+ *                        memory can hold; the communicator's device is a GPU.
+ *   qcclInvalidUsage     also within a group.
+ *   qcclOutOfMemory      and the other failures of a collective call
+ * Threads: one at a time in `comm`. Blocks until all ranks have called. */
+QCCL_API qcclResult_t qcclSumExact(const double *values, size_t count, double *sum_out,
+                                   qcclComm_t comm);
+
 /* Barrier: returns, or lets the stream go on, when every rank has come. Its config must not name a
  * codec (qcclInvalidArgument). */
 QCCL_API qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream);
@@ -1399,9 +1421,9 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
- * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless, then
- * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm, levels,
- * clip, ratio, momentum, warmup, entropy, guard, owner). A wrong spec is refused
+ * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless exact,
+ * then ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale, norm,
+ * levels, clip, ratio, momentum, warmup, entropy, guard, owner). A wrong spec is refused
  * (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable: any thread
  * may use one, in any communicator.
  *

@@ -74,6 +74,7 @@ QCCL_TWIN_OF(qcclRecv);
 QCCL_TWIN_OF(qcclRecvConfig);
 QCCL_TWIN_OF(qcclSendRecv);
 QCCL_TWIN_OF(qcclSendRecvConfig);
+QCCL_TWIN_OF(qcclSumExact);
 QCCL_TWIN_OF(qcclBarrier);
 QCCL_TWIN_OF(qcclBarrierConfig);
 

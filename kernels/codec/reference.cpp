@@ -253,6 +253,38 @@ void add_velocity(DataType accumulator_type, void *values, void *velocity, const
     });
 }
 
+// ---- Sums that are rounded once
+
+void begin_exact(DataType in, void *sums, const void *src, size_t count) {
+    auto *const blocks = static_cast<ExactBlock *>(sums);
+    for (size_t i = 0; i < count; i++) {
+        ExactBlock &block = blocks[i / ExactBlock::values];
+        const size_t value = i % ExactBlock::values;
+        if (value == 0) {
+            block.long_values = 0;
+            block.depth = 1;
+        }
+        block.plane[0][value] = -0.0; // changes no sum
+        block.long_of(value).add(load_float(in, src, i));
+    }
+}
+
+void add_exact(DataType in, void *sums, const void *src, size_t count) {
+    auto *const blocks = static_cast<ExactBlock *>(sums);
+    for (size_t i = 0; i < count; i++)
+        blocks[i / ExactBlock::values].long_of(i % ExactBlock::values).add(load_float(in, src, i));
+}
+
+void round_exact(DataType out, void *dst, const void *sums, size_t count, uint32_t ranks) {
+    const auto *const blocks = static_cast<const ExactBlock *>(sums);
+    for (size_t i = 0; i < count; i++)
+        store_float(
+            out, dst, i,
+            exact_result(blocks[i / ExactBlock::values].total(i % ExactBlock::values), out, ranks));
+}
+
+// ---- Packing
+
 size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
             PackScratch &scratch) {
     return pack_with(scalar_pack_steps, whole, payload, packed, scratch);
@@ -276,6 +308,9 @@ const Kernels &scalar_kernels() {
         .divide = divide,
         .keep_error = keep_error,
         .add_velocity = add_velocity,
+        .begin_exact = begin_exact,
+        .add_exact = add_exact,
+        .round_exact = round_exact,
         .pack = pack,
         .unpack = unpack,
     };

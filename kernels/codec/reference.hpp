@@ -4,6 +4,7 @@
 // Any thread may call.
 #pragma once
 
+#include "device/exact_sum.hpp"
 #include "device/kernels.hpp"
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/codec/combine.hpp"
@@ -15,6 +16,12 @@
 namespace qccl {
 
 const Kernels &scalar_kernels();
+
+// Returns a double that store_float rounds to the result of an exact sum.
+inline double exact_result(const LongAccumulator &sum, DataType out, uint32_t ranks) {
+    if (ranks != 1) return divided(sum.rounded(), ranks);
+    return out == DataType::float64 ? sum.rounded() : sum.rounded_to_odd();
+}
 
 // ---- Kinds of codecs
 

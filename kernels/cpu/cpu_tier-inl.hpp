@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
+#include "kernels/cpu/cpu_exact-inl.hpp"
 #include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_packing-inl.hpp"
 #include "kernels/cpu/cpu_sparse-inl.hpp"
@@ -264,7 +265,8 @@ inline constexpr Kernels kernels {
     .tier = Tier::generic,
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
-    .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity, .pack = pack,
+    .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity,
+    .begin_exact = begin_exact, .add_exact = add_exact, .round_exact = round_exact, .pack = pack,
     .unpack = unpack,
 };
 

@@ -3,6 +3,7 @@
 // barrier between GPUs, or keeps a state: it adds what a codec has lost to a residual, or a velocity
 // to values.
 #include "kernels/gpu/gpu_barrier.hpp"
+#include "kernels/gpu/gpu_exact.hpp"
 #include "kernels/gpu/gpu_fold.hpp"
 #include "kernels/gpu/gpu_kernels.hpp"
 #include "kernels/gpu/gpu_topk.hpp"
@@ -51,6 +52,8 @@ QCCL_FOLD(fold_double_int, IndexedValue<double>)
 QCCL_FOLD(fold_long_int, IndexedValue<int64_t>)
 QCCL_FOLD(fold_int_int, IndexedValue<int32_t>)
 QCCL_FOLD(fold_short_int, IndexedValue<int16_t>)
+QCCL_DEFINE(fold_exact_float, 1, fold_exact<float>(batch))
+QCCL_DEFINE(fold_exact_double, 1, fold_exact<double>(batch))
 QCCL_DEFINE(fold_by_chance_float, 2, fold_by_chance<float>(batch))
 QCCL_DEFINE(fold_by_chance_double, 1, fold_by_chance<double>(batch))
 QCCL_DEFINE(fold_dithered_float, 2, (fold<float, true>(batch)))

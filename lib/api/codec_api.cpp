@@ -61,6 +61,9 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
             "codec is %s, which is chosen for a collective; values are encoded by "
             "themselves with a codec that has a name, as int8",
             spec(named->codec).c_str());
+    if (named->codec.sums_exactly)
+        return invalid_argument("codec is exact, which is how sums are rounded; values that are "
+                                "encoded by themselves need a codec with a format, as int8");
     if (named->codec.guard != 0)
         return invalid_argument(
             "codec is %s, and a guard is of collectives; values that are encoded by "

@@ -178,7 +178,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                  question.v_form));
     if (question.v_form && !are_counts_common(*question.v_form) && !choice.algorithm)
         choice.algorithm = algorithms().front();
-    if (choice.codec.is_lossless()) values = {question.type, question.count};
+    if (choice.codec.keeps_type()) values = {question.type, question.count};
     PlannerInputs inputs = parts.inputs;
     inputs.limits = limits_of(chunking_with(choice.pieces, parts.cut));
     LinkByteCounter link_bytes(parts.links ? parts.links->link_classes()

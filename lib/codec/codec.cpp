@@ -107,6 +107,10 @@ Done check_type(const Codec &codec, DataType type) {
 
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
     QCCL_TRY(check_op(collective, type, op));
+    if (codec.sums_exactly && (!reduces(collective) || !adds(op) || !info(type).is_float))
+        return invalid_argument(
+            "codec exact: possible with sum and avg of floats, not with %s of %s",
+            reduces(collective) ? name(op) : name(collective), name(type));
     if (codec.is_lossless()) return {};
     QCCL_TRY(check_type(codec, type));
     if (reduces(collective) && is_custom(op))
@@ -289,17 +293,18 @@ constexpr auto name_table = [] {
     return names;
 }();
 
-constexpr NameRow auto_row{"auto", {}, auto_keys};
+constexpr NameRow auto_row{"auto", {}, auto_keys}, exact_row{exact_name, usual_exact, 0};
 
 const NameRow *find_row(std::string_view name) {
-    if (name == auto_row.name) return &auto_row;
+    for (const NameRow *const row : {&auto_row, &exact_row})
+        if (name == row->name) return row;
     const auto *const row = std::ranges::find(name_table, name, &NameRow::name);
     return row == name_table.end() ? nullptr : row;
 }
 
 // Returns nullptr if no spec gives such a codec.
 const NameRow *find_row(const Codec &codec) {
-    if (codec.is_auto()) return &auto_row;
+    if (codec.is_auto() || codec.sums_exactly) return codec.is_auto() ? &auto_row : &exact_row;
     const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
         return candidate.usual.id == codec.id &&
                (codec.row().takes(SpecKey::bits) || candidate.usual.bits == codec.bits);
@@ -518,7 +523,7 @@ Result<Codec> parse_codec(std::string_view text) {
     const NameRow *const row = find_row(word.before);
     if (!row) {
         Names names = names_of(name_table);
-        names.push_back(auto_row.name);
+        names.insert(names.end(), {exact_row.name, auto_row.name});
         return no_choice("codec", word.before, names);
     }
     Codec codec = row->usual;

@@ -92,10 +92,16 @@ struct Codec {
     double guard = 0;
     // Where has_owners() is true; elsewhere `decoded`. Never on the wire.
     OwnerKeeps owner = OwnerKeeps::decoded;
+    // exact: values travel as with `none`, and sums are rounded once, so that their bits depend on
+    // the summands alone. Never on the wire.
+    bool sums_exactly = false;
 
     bool is_auto() const { return static_cast<bool>(budget); }
     constexpr const CodecRow &row() const;
+    // Whether values travel as they are.
     bool is_lossless() const;
+    // Whether calls keep the type of their values; otherwise complex numbers are pairs of reals.
+    bool keeps_type() const { return is_lossless() && !sums_exactly; }
     // Whether values that were encoded may differ from what is decoded.
     bool loses() const { return !is_lossless() && id != CodecId::lossless; }
     // A cast converts each value by itself, so every operation works on its output.
@@ -110,7 +116,7 @@ struct Codec {
     DataType plain_type(DataType tensor) const;
     // Whether a bucket is the whole chunk, so that the vector cannot be cut.
     bool has_whole_buckets() const;
-    // Returns the codec without min, guard and owner, which say how calls use it.
+    // Returns the codec without min, guard, owner and exact sums, which say how calls use it.
     Codec without_use() const;
     // Returns the codec of a state's call of this number, from 1 on: during the warm-up it keeps a
     // larger share.
@@ -289,6 +295,12 @@ inline constexpr Codec usual_norm = [] {
     return codec;
 }();
 
+inline constexpr Codec usual_exact = [] {
+    Codec codec;
+    codec.sums_exactly = true;
+    return codec;
+}();
+
 inline constexpr Codec usual_lossless = [] {
     Codec codec = usual_codec(CodecId::lossless);
     codec.packs = true;
@@ -452,10 +464,11 @@ inline Codec Codec::without_use() const {
     codec.min_bytes.reset();
     codec.guard = 0;
     codec.owner = OwnerKeeps::decoded;
+    codec.sums_exactly = false;
     return codec;
 }
 
-// The names that specs start with, all except auto.
+// The names that specs start with, all except auto and exact, which are no codecs of chunks.
 inline constexpr auto codec_words = [] {
     constexpr size_t words = [] {
         size_t sum = 0;
@@ -499,8 +512,9 @@ struct CodecName {
     std::string_view name;
     std::vector<std::string_view> keys; // the keys it takes
 };
-std::vector<CodecName> codec_names(); // all except auto; each is a codec without further keys
+std::vector<CodecName> codec_names(); // those of codec_words; each is a codec without further keys
 CodecName auto_name();
+inline constexpr std::string_view exact_name = "exact"; // takes no keys
 struct CodecKey {
     std::string_view name;
     std::vector<std::string_view> possible; // values, in words

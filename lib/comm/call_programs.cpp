@@ -38,6 +38,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         uint64_t{codec.budget.bits},
         std::bit_cast<uint64_t>(codec.guard),
         static_cast<uint64_t>(codec.owner),
+        static_cast<uint64_t>(codec.sums_exactly),
         static_cast<uint64_t>(key.feedback),
         uint64_t{key.momentum},
         key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,

@@ -1,9 +1,9 @@
 // What host and device share about GPU kernels: their names, the argument of a launch, and topk's
 // scratch memory. Identical on host and device. X(name) stands for each kernel. `fold` combines any
-// sources into values or codes. `encode` makes codes of one source of values. `measure` makes
-// scales before either. `keep_error` adds the difference of two sources to its sink, and
-// `add_velocity` a velocity. The launches of topk follow each other, behind one that clears their
-// sums. The last part of a name is the accumulator's type.
+// sources into values or codes, and `fold_exact` into sums that are rounded once. `encode` makes
+// codes of one source of values. `measure` makes scales before either. `keep_error` adds the
+// difference of two sources to its sink, and `add_velocity` a velocity. The launches of topk follow
+// each other, behind one that clears their sums. The last part of a name is the accumulator's type.
 //
 // A Batch is the argument of one launch: plain data, passed by value. KernelLauncher fills batches
 // and the kernels read them.
@@ -49,6 +49,8 @@
     X(fold_long_int)                                                                               \
     X(fold_int_int)                                                                                \
     X(fold_short_int)                                                                              \
+    X(fold_exact_float)                                                                            \
+    X(fold_exact_double)                                                                           \
     X(fold_by_chance_float)                                                                        \
     X(fold_by_chance_double)                                                                       \
     X(fold_dithered_float)                                                                         \

@@ -427,6 +427,14 @@ Done KernelLauncher::fold(const Sum &sum, const ChunkRange &range, const Noise &
                SumOperands(sum).get());
 }
 
+Done KernelLauncher::fold_exact(const Sum &sum, DataType out, void *dst) {
+    if (sum.count == 0) return {};
+    const bool is_wide = accumulator_of(sum.sources[0].type) == DataType::float64;
+    return add(
+        {is_wide ? KernelId::fold_exact_double : KernelId::fold_exact_float, sum.op, sum.divisor},
+        sum.count, {}, plain(out, dst), SumOperands(sum).get());
+}
+
 Done KernelLauncher::reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
                             const void *src, size_t count) {
     if (count == 0) return {};

@@ -88,6 +88,9 @@ public:
     // The second form needs can_fuse.
     Done fold(const Sum &sum, DataType accumulator_type, DataType out, void *dst);
     Done fold(const Sum &sum, const ChunkRange &range, const Noise &noise, std::byte *payload);
+    // Stores a sum of plain floats that is rounded once (Kernels::round_exact). All sources have
+    // accumulators of one type.
+    Done fold_exact(const Sum &sum, DataType out, void *dst);
 
     Done reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
                 const void *src, size_t count);

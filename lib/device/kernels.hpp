@@ -83,6 +83,16 @@ struct Kernels {
     void (*add_velocity)(DataType accumulator_type, void *values, void *velocity,
                          const void *before, size_t count, uint32_t momentum);
 
+    // Sums that are rounded once. `sums` are ExactBlocks (exact_sum.hpp) with room for `count`
+    // sums, and values have a float type. begin_exact stores values as new sums and add_exact adds
+    // values; both and round_exact must come from one table. round_exact rounds the sums to `out`;
+    // if `ranks` is not 1, it rounds them to float64, divides and rounds the quotients. The kernels
+    // of devices have nullptr here.
+    void (*begin_exact)(DataType in, void *sums, const void *src, size_t count) = nullptr;
+    void (*add_exact)(DataType in, void *sums, const void *src, size_t count) = nullptr;
+    void (*round_exact)(DataType out, void *dst, const void *sums, size_t count,
+                        uint32_t ranks) = nullptr;
+
     // Packs the payload of a whole chunk, which has whole.layout->bytes, of a codec with `packs`.
     // Returns the number of bytes, or 0 if they would be no fewer than the unpacked ones; `packed`
     // has room for so many as those. Processors alone pack and unpack; the kernels of devices have

@@ -21,6 +21,7 @@ Codec codec_for(const Problem &problem) {
     if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
     Codec codec = problem.codec.without_use();
     codec.owner = problem.codec.owner;
+    codec.sums_exactly = problem.codec.sums_exactly;
     return codec;
 }
 
@@ -49,6 +50,11 @@ bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
            type.bytes <= narrow_bytes && algorithm.sums_on_the_way() && problem.ranks > 2;
 }
 
+// A sum of two values is rounded once in any case.
+bool rounds_exact_sums(const Algorithm &algorithm, const Problem &problem) {
+    return problem.codec.sums_exactly && algorithm.sums_on_the_way() && problem.ranks > 2;
+}
+
 Candidate examine(const Algorithm &algorithm, const Problem &problem, const PlannerInputs &inputs,
                   const Result<StepCounts> &counted) {
     Candidate candidate{.plan = {.algorithm = algorithm, .codec = problem.codec}, .refusal = {}};
@@ -58,6 +64,10 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Plan
     }
     if (problem.in_rank_order && !algorithm.keeps_rank_order(problem.collective, problem.team(0))) {
         candidate.refusal = "would not keep the order of the ranks, which the operation needs";
+        return candidate;
+    }
+    if (rounds_exact_sums(algorithm, problem)) {
+        candidate.refusal = "would round the sum at every rank, and exact sums are rounded once";
         return candidate;
     }
     const Codec inner = inner_codec(algorithm, problem.codec);

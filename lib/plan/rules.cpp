@@ -384,7 +384,7 @@ Done check_reach(const Codec &codec, const Selector &selector) {
     const bool sums = !selector.op || adds(*selector.op);
     const bool is_float = !selector.type || info(*selector.type).is_float;
     const bool reduces_values = !selector.collective || reduces(*selector.collective);
-    if (codec.is_lossless() || (sums && is_float && reduces_values)) return {};
+    if (codec.keeps_type() || (sums && is_float && reduces_values)) return {};
     return invalid_argument(
         "codec %s can match no call: it reaches sum and avg of floating point in "
         "all_reduce and reduce_scatter alone, not \"%.100s\"",

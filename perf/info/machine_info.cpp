@@ -105,6 +105,7 @@ Done print_codecs() {
                     static_cast<double>(bytes) * 8 / sample, unit_nmse(codec, DataType::float32),
                     row.keys.empty() ? "-" : listed(row.keys).c_str());
     }
+    std::printf("  %-10s %14.2f %18.2g  -\n", exact_name.data(), 32.0, 0.0);
     std::printf("  %-10s %14s %18s  %s\n", auto_name().name.data(), "-", "-",
                 listed(auto_name().keys).c_str());
     std::printf("keys\n");

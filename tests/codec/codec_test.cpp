@@ -163,7 +163,7 @@ static void strange_names_are_refused() {
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
                   "int4, int3, int2, minmax, "
                   "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-                  "lossless, auto");
+                  "lossless, exact, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -356,6 +356,23 @@ static void owners_are_of_calls_that_have_them() {
     CHECK(parsed("int8:min=3,guard=nmse:0.1,owner=exact").without_use() == parsed("int8"));
 }
 
+static void exact_sums_are_lossless_sums_of_floats() {
+    const Codec exact = *parse_codec("exact");
+    CHECK(exact.is_lossless() && exact.sums_exactly && !exact.keeps_type());
+    CHECK(Codec().keeps_type() && exact != Codec() && exact.without_use() == Codec());
+    CHECK_EQ(spec(exact), "exact");
+    check_refused("exact:min=0", "exact takes no keys");
+    CHECK_OK(check_codec(exact, Collective::all_reduce, DataType::bfloat16, RedOp::avg));
+    CHECK_OK(check_codec(exact, Collective::scan, DataType::float64, RedOp::sum));
+    const auto refused = [&](Collective collective, DataType type, RedOp op, const char *what) {
+        const Done done = check_codec(exact, collective, type, op);
+        CHECK(!done && std::string_view(done.error().text).find(what) != std::string::npos);
+    };
+    refused(Collective::all_reduce, DataType::float32, RedOp::max, "not with max of float");
+    refused(Collective::all_reduce, DataType::int32, RedOp::sum, "not with sum of int32");
+    refused(Collective::broadcast, DataType::float32, RedOp::sum, "not with broadcast of float");
+}
+
 static void possible_is_what_a_spec_can_say() {
     const auto check_impossible = [](const char *name, auto &&change) {
         Codec codec = parsed(name);
@@ -487,6 +504,7 @@ int main() {
         QTEST(grids_hold_whole_buckets_and_lines),
         QTEST(combinations_are_checked),
         QTEST(owners_are_of_calls_that_have_them),
+        QTEST(exact_sums_are_lossless_sums_of_floats),
         QTEST(possible_is_what_a_spec_can_say),
         QTEST(momentum_and_warm_up_are_of_dgc),
         QTEST(warm_up_keeps_fewer_values_from_stage_to_stage),

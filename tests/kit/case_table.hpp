@@ -46,6 +46,7 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=2,bucket=all",
                                          "minmax:bits=6,bucket=100,skip_incomplete=1,round=dither",
                                          "lossless",
+                                         "exact",
                                          "int4:entropy=1,round=dither",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
@@ -64,6 +65,7 @@ template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
                     for (const Codec &codec : parsed) {
                         if (!takes_op(collective, op)) continue;
                         if (!check_codec(codec, collective, type.type, op)) continue;
+                        if (codec.sums_exactly && algorithm.sums_on_the_way()) continue;
                         call.type = type.type;
                         call.op = op;
                         call.codec = codec;

@@ -5,6 +5,7 @@
 
 #include "rank_groups.hpp"
 #include "sum_trees.hpp"
+#include "twin_values.hpp"
 
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
@@ -20,18 +21,9 @@ using namespace qccl;
 
 namespace {
 
-const Kernels &kernels() { return scalar_kernels(); }
-
 // A chunk of the tensor: elements [begin, begin + count).
 struct Chunk {
     uint64_t begin, count;
-};
-
-struct Values {
-    DataType type;
-    Bytes bytes;
-
-    uint64_t count() const { return bytes.size() / type_bytes(type); }
 };
 
 class Twin {
@@ -149,15 +141,6 @@ private:
         return {call_.type, Bytes(first, first + part.count * bytes())};
     }
 
-    // Returns the values in another format: rounded at most once, with the same bits if the format
-    // is the same.
-    static Values as(DataType type, const Values &values) {
-        Values result{type, Bytes(values.count() * type_bytes(type))};
-        kernels().copy(type, result.bytes.data(), values.type, values.bytes.data(), values.count(),
-                       false);
-        return result;
-    }
-
     // Returns in format `out` what a receiver decodes from the bytes that `rank` encodes as its
     // `ordinal`-th.
     Values travelled(DataType out, const Values &values, uint32_t c, uint32_t rank,
@@ -172,8 +155,8 @@ private:
         const ChunkRange range{&codec, &layout, call_.type, part.count, 0, part.count, noise};
         Bytes payload(layout.bytes);
         Values decoded{out, Bytes(part.count * type_bytes(out))};
-        kernels().encode(range, noise, values.type, values.bytes.data(), payload.data());
-        kernels().decode(range, payload.data(), out, decoded.bytes.data(), false);
+        scalar_kernels().encode(range, noise, values.type, values.bytes.data(), payload.data());
+        scalar_kernels().decode(range, payload.data(), out, decoded.bytes.data(), false);
         return decoded;
     }
 
@@ -182,8 +165,8 @@ private:
         if (!sum)
             sum = as(sum_type(), more);
         else
-            kernels().reduce(call_.op, sum_type(), sum->bytes.data(), more.type, more.bytes.data(),
-                             more.count());
+            scalar_kernels().reduce(call_.op, sum_type(), sum->bytes.data(), more.type,
+                                    more.bytes.data(), more.count());
     }
 
     // Adds in the order of ranks 0 to P - 1. The owner's own values stand at their place and are
@@ -391,7 +374,14 @@ private:
         return *sum;
     }
 
+    Values exact_sum(uint32_t c, uint32_t ranks) const {
+        std::vector<Values> summands;
+        for (uint32_t r = 0; r < ranks; r++) summands.push_back(input(r, c));
+        return summed_exactly(summands, call_.op == RedOp::avg ? P() : 1);
+    }
+
     Values finished_sum(uint32_t c) const {
+        if (call_.codec.sums_exactly) return exact_sum(c, P());
         const bool scatters = call_.collective == Collective::reduce_scatter;
         if (call_.algorithm == "doubling") return finished(sum_by_doubling(0, P()));
         if (call_.algorithm == "chain") {
@@ -410,7 +400,7 @@ private:
     }
     Values finished(Values sum) const {
         if (call_.op == RedOp::avg)
-            kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
+            scalar_kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
         return sum;
     }
 
@@ -481,7 +471,7 @@ private:
 
     void prefixes(std::vector<Bytes> &outputs) const {
         std::vector<Prefix> found;
-        if (call_.algorithm == "oneshot")
+        if (call_.algorithm == "oneshot" || call_.codec.sums_exactly)
             found = prefixes_at_once();
         else if (call_.algorithm == "chain")
             found = prefixes_by_chain();
@@ -500,6 +490,7 @@ private:
             std::optional<Values> sum;
             for (uint32_t g = 0; g < ranks; g++) add(sum, sent(sum_type(), prefix_of(g)));
             if (ranks > 1) prefix.values = *sum;
+            if (ranks > 1 && call_.codec.sums_exactly) prefix.values = exact_sum(0, ranks);
             found.push_back(prefix);
         }
         return found;

@@ -93,6 +93,22 @@ class Comm(Collectives, Handle):
             done()
         return result
 
+    def sum_exact(self, x: Any) -> float:
+        """Returns the sum of x of all ranks, added without an error and rounded once: its bits depend on the values alone.
+
+        x: float64, any shape, also one of its own on each rank. Blocks; not possible in groups and prepared calls.
+        """
+        values, total, handle = self._buffer(x, "x"), ctypes.c_double(), self._open_handle()
+        if values.type != c.qcclFloat64:
+            raise _buffers.refuse("x", f"its type is {values.dtype}, and sum_exact adds float64")
+        if self._preparing is not None:
+            raise _errors.InvalidUsage("sum_exact: its result is a value, which a prepared call does not have")
+        code = make(False, lib.qcclSumExact, values.address, values.count, ctypes.byref(total), handle)
+        self._watch.raise_if_interrupted()
+        if code != SUCCESS:
+            raise make_error(code, handle)
+        return total.value
+
     def _call_config(self, options: CallOptions) -> tuple[Codec | None, c.qcclCollConfig_t]:
         unknown = set(options) - set(CallOptions.__annotations__)
         if unknown:

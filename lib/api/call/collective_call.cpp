@@ -6,6 +6,7 @@
 #include "api/call/states.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
+#include "device/kernel_launcher.hpp"
 #include "schedule/shape.hpp"
 
 #include <algorithm>
@@ -123,6 +124,16 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, is_known ? text : word, possible);
 }
 
+// A kernel of a GPU reads all summands of a sum.
+static Done check_exact(const Comm &comm, const Codec &codec) {
+    const bool is_possible =
+        !comm.parts().device.gpu || comm.size() <= KernelLauncher::most_sources;
+    if (!codec.sums_exactly || is_possible) return {};
+    return invalid_argument("codec exact: GPUs sum the values of up to %zu ranks, and the "
+                            "communicator has %u",
+                            KernelLauncher::most_sources, comm.size());
+}
+
 // A call that is encoded becomes one on the values that the codec sees.
 static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollConfig_t &config,
                          ProgramKey &key) {
@@ -136,11 +147,15 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
     if (own && key.collective == Collective::barrier)
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
-    QCCL_TRY(const CodecChoice choice,
+    QCCL_TRY(CodecChoice choice,
              policy.choose_codec(own                 ? &own->codec
                                  : given.is_lossless ? &lossless
                                                      : nullptr,
                                  policy.traits(key.collective, values.type, key.op, values.count)));
+    if (const Done possible = check_exact(comm, choice.codec); !possible) {
+        if (own) return possible.error();
+        choice = {{}, possible.error()};
+    }
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;
@@ -150,7 +165,7 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
     if (key.spacing != 0 && key.codec.guard != 0)
         return invalid_argument("codec is %s, but %s has no guards with a stride",
                                 spec(key.codec).c_str(), name(key.called()));
-    if (choice.codec.is_lossless()) return {};
+    if (choice.codec.keeps_type()) return {};
     if (values.type != key.type) {
         if (key.v.parts) key.v.parts = in_reals(*key.v.parts, reals_of(key.type));
         key.spacing *= reals_of(key.type);

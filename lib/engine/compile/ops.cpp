@@ -110,6 +110,11 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         kernels.keep_error(accumulator_of(context.type), dst, src, step.decoded, tile.count,
                            step.factor, step.velocity != 0 ? dst + step.velocity : nullptr);
         break;
+    case Op::What::begin_exact: kernels.begin_exact(step.src_type, dst, src, tile.count); break;
+    case Op::What::add_exact: kernels.add_exact(step.src_type, dst, src, tile.count); break;
+    case Op::What::round_exact:
+        kernels.round_exact(step.dst_type, dst, src, tile.count, step.factor);
+        break;
     case Op::What::write_header: break; // written once for a chunk, not for a tile
     }
 }

@@ -59,13 +59,16 @@ struct Op {
         encode,
         decode,
         decode_add,
-        keep_error, // dst (residual) += (src - decoded) * ranks if src is divided, else * 1
+        begin_exact, // dst, an accumulator of exact sums, = src
+        add_exact,   // dst += src
+        round_exact, // dst = src, such an accumulator; divided by the ranks if is_divided
+        keep_error,  // dst (residual) += (src - decoded) * ranks if src is divided, else * 1
     };
 
     What what = What::copy;
     bool may_stream = false; // dst is an output that no step reads
     bool is_inner = false;   // write_header, encode, decode: use the inner tiers' codec
-    bool is_divided = false; // keep_error: avg has divided src
+    bool is_divided = false; // keep_error: avg has divided src; round_exact: avg divides here
     DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
     OperandRef dst, src;
     uint32_t chunk = 0;
@@ -93,7 +96,8 @@ struct TileStep {
     // encode: where a tile's bytes are made before they are streamed to dst. decode, decode_add:
     // where the tile that was just made still lies. See TaskExecutor.
     std::byte *scratch = nullptr;
-    // keep_error: the tile that was decoded, and by what its error is multiplied.
+    // keep_error: the tile that was decoded, and by what its error is multiplied. round_exact: by
+    // what the sum is divided.
     const std::byte *decoded = nullptr;
     uint32_t factor = 1;
     size_t velocity = 0; // keep_error: how many bytes behind dst the velocity is; 0: there is none

@@ -110,6 +110,7 @@ private:
                                               program_.work.inner_codec.is_lossless(),
                                           .rank = program_.work.team.rank,
                                           .divides = divides(),
+                                          .sums_exactly = program_.work.sums_exactly(),
                                           .feedback = program_.work.feedback,
                                           .product = product_};
             task.first = static_cast<uint32_t>(program_.ops.size());

@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
+#include "device/exact_sum.hpp"
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/ops.hpp"
 #include "engine/compile/translate.hpp"
@@ -49,6 +50,12 @@ struct Work {
     }
     // Returns the type of the inputs: with feedback, that of the residual, which they contain.
     DataType input_type() const { return feedback == Feedback::none ? type : accumulator_of(type); }
+    // Whether accumulators are ExactBlocks. A sum of two values that has its accumulator's type is
+    // rounded once in any case.
+    bool sums_exactly() const {
+        const bool is_once = team.size <= 2 && accumulator_of(type) == type && op != RedOp::avg;
+        return codec.sums_exactly && reduces(collective) && !is_once;
+    }
     // Returns the call that the caller made: the v-form if it is one.
     Collective called() const { return parts ? parts->v_form : collective; }
     // Returns the count in the caller's type.
@@ -118,6 +125,13 @@ struct Program {
     // Returns the number of receive buffers that a lane needs: one for each message that it may
     // hold, if ranks are on several hosts, else 0.
     uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
+
+    // Returns the bytes of an accumulator for `values` values. A GPU keeps exact sums in registers.
+    size_t sum_bytes(uint64_t values) const {
+        return work.sums_exactly() && !cut.whole_tiles
+                   ? exact_bytes(values)
+                   : values * type_bytes(accumulator_of(work.type));
+    }
 
     // Whether chunks of the codec are packed. Within one host that would cost more time than it
     // saves, so there they travel as the kernels write them.

@@ -209,7 +209,8 @@ public:
 private:
     Done add(uint32_t number) {
         const Step &step = translation_.schedule->steps[number];
-        if (step.has(Step::finishes) && translation_.divides) QCCL_TRY(divide(step));
+        if (step.has(Step::finishes) && translation_.divides && !translation_.sums_exactly)
+            QCCL_TRY(divide(step));
         switch (step.verb) {
         case Verb::copy: push(Op::What::copy, step, step.src); break;
         case Verb::reduce:
@@ -269,8 +270,19 @@ private:
 
     void push(Op::What what, const Step &step, Slot src) {
         Op next = op(what, step, step.dst, src);
+        if (translation_.sums_exactly) sum_exactly(next, step, src);
         if (src.is(SlotKind::input) && translation_.product) multiply(next);
         ops_.push_back(next);
+    }
+
+    // Nothing reads such a sum before it is complete, so it is divided where it is rounded.
+    void sum_exactly(Op &next, const Step &step, Slot src) const {
+        const bool adds = next.what == Op::What::reduce;
+        if (is_sum(step.dst))
+            next.what = adds ? Op::What::add_exact : Op::What::begin_exact;
+        else if (is_sum(src))
+            next.what = Op::What::round_exact;
+        next.is_divided = next.what == Op::What::round_exact && translation_.divides;
     }
 
     // Lets the operation read products of its input, which lie in a tile.
@@ -340,9 +352,10 @@ private:
     // What the same run has just stored without loss is better read from its source, because the
     // payload was written past the cache.
     Slot at_hand(const Step &step) const {
-        const bool is_at_hand = is_plain(step) && encoded_ && encoded_->dst == step.src &&
-                                type(encoded_->src) == translation_.type;
-        return is_at_hand ? encoded_->src : step.src;
+        const bool is_stored = is_plain(step) && encoded_ && encoded_->dst == step.src;
+        if (!is_stored || type(encoded_->src) != translation_.type) return step.src;
+        const bool is_rounded = translation_.sums_exactly && is_sum(encoded_->src);
+        return is_rounded ? step.src : encoded_->src;
     }
 
     const Translation &translation_;

@@ -212,6 +212,9 @@ static Done launch_step(KernelLauncher &launcher, const TileContext &context,
         return launcher.keep_error(sum_type, step.dst, step.src, step.decoded, context.count,
                                    step.factor,
                                    step.velocity != 0 ? step.dst + step.velocity : nullptr);
+    case Op::What::begin_exact: // see launch_exact
+    case Op::What::add_exact:
+    case Op::What::round_exact:
     case Op::What::write_header: break; // the host writes headers
     }
     return {};
@@ -238,9 +241,44 @@ static Done launch_fold(KernelLauncher &launcher, const TileContext &context,
     return launcher.fold(sum, accumulator_of(context.type), sink.dst_type, sink.dst);
 }
 
+// Launches the exact sum at the front of `steps`, whose accumulator is in registers. Returns the
+// number of its steps.
+static Result<size_t> launch_exact(KernelLauncher &launcher, const TileContext &context,
+                                   std::span<const TileStep> steps) {
+    std::array<KernelLauncher::Source, KernelLauncher::most_sources> sources;
+    size_t count = 0, end = 0;
+    for (; end < steps.size() && steps[end].what != Op::What::round_exact; end++) {
+        const TileStep &step = steps[end];
+        if (step.what == Op::What::multiply) { // a summand, which the next step adds
+            QCCL_TRY(launch_product(launcher, context, step));
+            QCCL_TRY(launcher.flush());
+            continue;
+        }
+        const bool adds = step.what == (count == 0 ? Op::What::begin_exact : Op::What::add_exact);
+        if (!adds || count == sources.size()) break;
+        sources[count++] = {.type = step.src_type, .at = step.src};
+    }
+    const size_t summed = end;
+    for (; end < steps.size() && steps[end].what == Op::What::round_exact; end++)
+        QCCL_TRY(launcher.fold_exact({.divisor = steps[end].factor,
+                                      .sources = {sources.data(), count},
+                                      .count = context.count},
+                                     steps[end].dst_type, steps[end].dst));
+    if (end == summed)
+        return Error::make(Code::internal_error,
+                           "an exact sum of more than %zu summands, or in parts, on a GPU", count);
+    return end;
+}
+
 // Each step reads what the step before wrote, so they cannot share a launch.
 Done launch_steps(KernelLauncher &launcher, const TileContext &context, std::span<TileStep> steps) {
     while (!steps.empty()) {
+        if (steps[0].what == Op::What::begin_exact) {
+            QCCL_TRY(const size_t launched, launch_exact(launcher, context, steps));
+            QCCL_TRY(launcher.flush());
+            steps = steps.subspan(launched);
+            continue;
+        }
         const auto fold = find_fold(context, steps);
         QCCL_TRY(fold ? launch_fold(launcher, context, *fold)
                       : launch_step(launcher, context, steps[0]));

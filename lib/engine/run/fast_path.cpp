@@ -156,8 +156,7 @@ private:
             return Error::make(Code::internal_error, "%s has several sums, eager slots serve one",
                                program_.work.algorithm.c_str());
         sum_chunk_ = chunk;
-        fast_path_.sum_bytes =
-            fast_path_.chunks[chunk].count * type_bytes(accumulator_of(program_.work.type));
+        fast_path_.sum_bytes = program_.sum_bytes(fast_path_.chunks[chunk].count);
         return EagerOperand{.base = Base::sum};
     }
 

@@ -95,20 +95,19 @@ template <class Trace> Result<bool> Interpreter<Trace>::step() {
 }
 
 template <class Trace> Done Interpreter<Trace>::prepare() {
-    const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     const Geometry &geometry = program_.geometry;
     // On the host one set of tile accumulators serves the rank, which does one task at a time. On a
     // GPU each lane needs its own set, because lanes run side by side.
     const size_t tile_owners = memory_.gpu ? geometry.lanes : 1;
     QCCL_TRY(grow(memory_.tiles, device_,
-                  tile_owners * program_.tile_buffers * program_.tile * sum_bytes));
+                  tile_owners * program_.tile_buffers * program_.sum_bytes(program_.tile)));
     if (memory_.gpu)
         QCCL_TRY(prepare_gpu(memory_, device_, program_, geometry.lanes));
     else
         QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
     QCCL_TRY(grow(memory_.segments, device_,
-                  size_t{geometry.lanes} * program_.segment_buffers * program_.segment_values *
-                      sum_bytes));
+                  size_t{geometry.lanes} * program_.segment_buffers *
+                      program_.sum_bytes(program_.segment_values)));
     QCCL_TRY(memory_.unpacked.prepare(device_, program_));
     QCCL_TRY(cut_outbox());
     QCCL_TRY(place_wires());

@@ -10,6 +10,9 @@ namespace qccl {
 static uint8_t work_of(Op::What what) {
     switch (what) {
     case Op::What::copy: return TraceWork::copy;
+    case Op::What::begin_exact:
+    case Op::What::add_exact:
+    case Op::What::round_exact:
     case Op::What::reduce: return TraceWork::reduce;
     case Op::What::multiply: return TraceWork::reduce;
     case Op::What::divide: return TraceWork::divide;

@@ -12,7 +12,8 @@ namespace qccl {
 namespace {
 
 // Returns the bytes from one element of an operand to the next.
-size_t stride(OperandRef place, DataType type) {
+size_t stride(const Work &work, OperandRef place, DataType type) {
+    if (place.is(OperandRef::Kind::segment) && work.sums_exactly()) return exact_value_bytes;
     const bool is_tile = place.is(OperandRef::Kind::tile) || place.is(OperandRef::Kind::decoded);
     return is_tile || place.is(OperandRef::Kind::none) ? 0 : type_bytes(type);
 }
@@ -207,8 +208,8 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
          .src_type = op.src_type,
          .dst = dst,
          .src = src,
-         .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
-         .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
+         .dst_stride = op.what == Op::What::encode ? 0 : stride(program_.work, op.dst, op.dst_type),
+         .src_stride = reads_payload(op) ? 0 : stride(program_.work, op.src, op.src_type),
          .noise = reads_payload(op) ? stated_noise(lane, op) : noise(op, segment),
          .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
          .layout = op.is_inner ? &inner_layout_ : nullptr,
@@ -357,16 +358,16 @@ std::byte *TaskExecutor::slot_address(const PipelineLane &lane, uint32_t wire) c
 }
 
 std::byte *TaskExecutor::writable(PipelineLane &lane, OperandRef place, uint32_t chunk) const {
-    const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     switch (place.kind) {
     case OperandRef::Kind::output:
         return static_cast<std::byte *>(call_.recv) +
                range(lane, output(place.index), chunk).offset * type_bytes(program_.work.type);
     case OperandRef::Kind::tile:
-        return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
+        return memory_.tiles.data() +
+               tile_number(lane, place.index) * program_.sum_bytes(program_.tile);
     case OperandRef::Kind::segment:
         return memory_.segments.data() + (lane.number() * program_.segment_buffers + place.index) *
-                                             program_.segment_values * sum_bytes;
+                                             program_.sum_bytes(program_.segment_values);
     // For an input that peers read in place only the address counts: the step's source is the same
     // memory.
     case OperandRef::Kind::payload:

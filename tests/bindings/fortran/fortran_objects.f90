@@ -81,11 +81,12 @@ program fortran_objects
   call use_memory()
   call make_communicators()
   call meet_by_id()
+  call sum_exactly()
   call shrink_and_abort()
   call make_all_ranks()
   call ask()
   call qcclCommDestroy(comm)
-  call end_of_checks(49)
+  call end_of_checks(52)
 
 contains
 
@@ -417,6 +418,21 @@ contains
     call check(one == ranks, "a communicator that has grown")
     call qcclCommDestroy(grown)
     call qcclCommDestroy(two)
+  end subroutine
+
+  ! The ranks have different numbers of values, rank 0 none.
+  subroutine sum_exactly()
+    real(8) :: values(3), total
+    type(qcclCodec) :: exact
+    values = [1d100, 1d0, -1d100]
+    call qcclSumExact(values(1:merge(0, 3, rank == 0)), total, comm)
+    call check(nint(total) == ranks - 1, "an exact sum")
+    call qcclSumExact(values(3:1:-1), total, comm)
+    call check(nint(total) == ranks, "an exact sum of values that do not follow each other")
+    call qcclCodecCreate(exact, "exact")
+    call qcclAllReduce(QCCL_IN_PLACE, values, comm, codec=exact)
+    call qcclCodecDestroy(exact)
+    call check(nint(values(2)) == ranks .and. values(1) > 2d100, "sums by codec exact")
   end subroutine
 
   subroutine shrink_and_abort()
