@@ -1568,7 +1568,8 @@ typedef struct qcclLayerCodecs *qcclLayerCodecs_t;
  * uniform: the spec of the codec whose error is the budget; NULL: int4.
  * candidates: the specs of the codecs to choose from, separated by commas, as in
  *   "int3,int4:block=64,none"; at most 256 with the uniform codec, which always is one. NULL: int2
- *   to int8 in blocks of several lengths, and none.
+ *   to int8 in blocks of several lengths, and none. Codecs with "entropy=1", and "lossless", count
+ *   with the bits that noted values take between hosts, packed.
  * Returns
  *   qcclInvalidArgument  layers_out or counts is NULL; nlayers or a count is out of range; the type
  *                        is unknown; a spec is not valid, has "auto", "guard" or "owner=exact", or

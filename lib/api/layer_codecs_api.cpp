@@ -26,15 +26,26 @@ namespace {
 
 constexpr const char *usual_uniform = "int4";
 
-// Sums of the errors that were noted, by codec. Empty: nothing was.
+// Sums of the bits and errors that were noted, by codec. Empty: nothing was.
 struct Notes {
     uint64_t number = 0;
-    std::vector<double> errors = {};
+    LayerOptions sums = {};
 
     void add(const Notes &more) {
         number += more.number;
-        errors.resize(std::max(errors.size(), more.errors.size()));
-        for (size_t i = 0; i < more.errors.size(); i++) errors[i] += more.errors[i];
+        sums.resize(std::max(sums.size(), more.sums.size()));
+        for (size_t i = 0; i < more.sums.size(); i++) {
+            sums[i].bits += more.sums[i].bits;
+            sums[i].error += more.sums[i].error;
+        }
+    }
+    LayerOptions means() const {
+        LayerOptions means = sums;
+        for (LayerOption &each : means) {
+            each.bits /= static_cast<double>(number);
+            each.error /= static_cast<double>(number);
+        }
+        return means;
     }
 };
 
@@ -46,7 +57,8 @@ struct Layer {
     Notes noted = {}, offered = {};
 };
 
-// What ranks tell each other before they take a choice; the number of each layer's codec follows.
+// What ranks tell each other before they take a choice; the bits of each layer follow, and then the
+// number of each layer's codec.
 struct OfferedChoice {
     uint64_t question = 0; // hash of the layers and the candidates
     LayerOption chosen, uniform;
@@ -57,6 +69,7 @@ public:
     LayerCodecs(std::vector<Layer> layers, LayerCandidates candidates, const Kernels &kernels)
         : candidates_(std::move(candidates)), layers_(std::move(layers)), encode_loss_(kernels) {
         choice_.codecs.assign(layers_.size(), candidates_.uniform);
+        choice_.bits.assign(layers_.size(), 0);
     }
     ~LayerCodecs() { end_codecs(); }
     LayerCodecs(const LayerCodecs &) = delete;
@@ -88,8 +101,15 @@ public:
     std::string describe();
 
 private:
-    double bits(const Layer &layer, uint32_t codec) const {
-        return layer_bits(candidates_.codecs[codec], layer.type, layer.count);
+    // The bits that the choice goes by; of a layer of which nothing was known, those of the codec.
+    double bits(size_t layer) const {
+        const double known = choice_.bits[layer];
+        if (known != 0) return known;
+        return layer_bits(candidates_.codecs[choice_.codecs[layer]], layers_[layer].type,
+                          layers_[layer].count);
+    }
+    size_t offer_bytes() const {
+        return sizeof(OfferedChoice) + size() * (sizeof(double) + sizeof(std::byte));
     }
     // Moves what is noted to what is offered, which it returns.
     std::vector<LayerOptions> take_notes();
@@ -120,7 +140,8 @@ void LayerCodecs::note(size_t number, const void *values) {
         const SampledLoss loss = encode_loss_.measure(codec, noise);
         // No codec decides what a sum makes of values that are not finite.
         if (!std::isfinite(loss.square)) return;
-        note.errors.push_back(loss.error);
+        note.sums.push_back(
+            {8 * static_cast<double>(encode_loss_.payload_bytes(codec)), loss.error});
     }
     const std::lock_guard guard(mutex_);
     layers_[number].noted.add(note);
@@ -132,10 +153,7 @@ std::vector<LayerOptions> LayerCodecs::take_notes() {
     for (size_t i = 0; i < size(); i++) {
         Layer &layer = layers_[i];
         layer.offered.add(std::exchange(layer.noted, {}));
-        for (uint32_t codec = 0; codec < layer.offered.errors.size(); codec++)
-            options[i].push_back(
-                {bits(layer, codec),
-                 layer.offered.errors[codec] / static_cast<double>(layer.offered.number)});
+        options[i] = layer.offered.means();
     }
     return options;
 }
@@ -153,15 +171,17 @@ uint64_t LayerCodecs::question() const {
 }
 
 std::vector<std::byte> LayerCodecs::offer(bool decides) {
-    std::vector<std::byte> offer(sizeof(OfferedChoice) + size());
+    std::vector<std::byte> offer(offer_bytes());
     OfferedChoice head{.question = question(), .chosen = {}, .uniform = {}};
     const std::vector<LayerOptions> options = take_notes();
     if (decides) {
         const LayerChoice choice = choose_layer_codecs(options, candidates_.uniform);
         head.chosen = choice.chosen;
         head.uniform = choice.uniform;
+        const size_t bits_bytes = size() * sizeof(double);
+        std::memcpy(offer.data() + sizeof head, choice.bits.data(), bits_bytes);
         for (size_t i = 0; i < size(); i++)
-            offer[sizeof head + i] = static_cast<std::byte>(choice.codecs[i]);
+            offer[sizeof head + bits_bytes + i] = static_cast<std::byte>(choice.codecs[i]);
     }
     std::memcpy(offer.data(), &head, sizeof head);
     return offer;
@@ -173,8 +193,10 @@ void LayerCodecs::take(const std::byte *offer) {
     std::memcpy(&head, offer, sizeof head);
     choice_.chosen = head.chosen;
     choice_.uniform = head.uniform;
+    const size_t bits_bytes = size() * sizeof(double);
+    std::memcpy(choice_.bits.data(), offer + sizeof head, bits_bytes);
     for (size_t i = 0; i < size(); i++) {
-        choice_.codecs[i] = std::to_integer<uint32_t>(offer[sizeof head + i]);
+        choice_.codecs[i] = std::to_integer<uint32_t>(offer[sizeof head + bits_bytes + i]);
         layers_[i].offered = {};
     }
 }
@@ -188,17 +210,17 @@ std::string LayerCodecs::describe() {
     const std::lock_guard guard(mutex_);
     char line[512];
     std::string text;
-    double chosen = 0, uniform = 0, values = 0;
+    double chosen = 0, uniform = choice_.uniform.bits, values = 0;
     for (size_t i = 0; i < size(); i++) {
         const uint32_t codec = choice_.codecs[i];
         const double count = static_cast<double>(layers_[i].count);
-        chosen += bits(layers_[i], codec);
-        uniform += bits(layers_[i], candidates_.uniform);
+        chosen += bits(i);
+        if (choice_.bits[i] == 0) uniform += bits(i); // it has the uniform codec
         values += count;
         std::snprintf(line, sizeof line,
                       "layer %zu: count %" PRIu64 ", codec %.300s, %.3f bits a value\n", i,
                       layers_[i].count, spec(candidates_.codecs[codec]).c_str(),
-                      count == 0 ? 0 : bits(layers_[i], codec) / count);
+                      count == 0 ? 0 : bits(i) / count);
         text += line;
     }
     const double error = choice_.uniform.error;

@@ -37,17 +37,22 @@ SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise) {
     const DataType wide = accumulator_of(type_);
     const PayloadLayout layout = payload_layout(codec, type_, count_);
     payload_.resize(layout.bytes);
-    const ChunkRange range{.codec = &codec,
-                           .layout = &layout,
-                           .type = type_,
-                           .whole = count_,
-                           .begin = 0,
-                           .count = count_,
-                           .noise = noise};
+    ChunkRange range = range_of(codec, layout);
+    range.noise = noise;
     kernels_.encode(range, noise, type_, values_, payload_.data());
     kernels_.decode(range, payload_.data(), wide, decoded_.data(), false);
     return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count_)
                                      : loss_of<float>(wide_.data(), decoded_.data(), count_);
+}
+
+size_t EncodeLoss::payload_bytes(const Codec &codec) {
+    const PayloadLayout layout = payload_layout(codec, type_, count_);
+    if (!codec.packs || !kernels_.pack || count_ == 0) return layout.bytes;
+    if (!scratch_) scratch_ = std::make_unique_for_overwrite<PackScratch>();
+    packed_.resize(layout.bytes);
+    const size_t packed =
+        kernels_.pack(range_of(codec, layout), payload_.data(), packed_.data(), *scratch_);
+    return packed != 0 ? packed : layout.bytes;
 }
 
 } // namespace qccl

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace qccl {
@@ -20,14 +21,27 @@ public:
     void read(DataType type, const void *values, uint64_t count);
     // Encodes the values as one chunk, and decodes them.
     SampledLoss measure(const Codec &codec, const Noise &noise);
+    // Returns the bytes of that chunk's payload, packed if the codec packs.
+    size_t payload_bytes(const Codec &codec);
 
 private:
+    ChunkRange range_of(const Codec &codec, const PayloadLayout &layout) const {
+        return {.codec = &codec,
+                .layout = &layout,
+                .type = type_,
+                .whole = count_,
+                .begin = 0,
+                .count = count_};
+    }
+
     const Kernels &kernels_;
     DataType type_ = DataType::float32;
     const void *values_ = nullptr;
     uint64_t count_ = 0;
     std::vector<std::byte> payload_;
     std::vector<std::byte> wide_, decoded_; // in the accumulator's type
+    std::vector<std::byte> packed_;
+    std::unique_ptr<PackScratch> scratch_; // made when it is first needed
 };
 
 } // namespace qccl

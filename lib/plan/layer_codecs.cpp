@@ -84,10 +84,12 @@ private:
 LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t uniform) {
     LayerChoice choice;
     choice.codecs.assign(layers.size(), uniform);
+    choice.bits.assign(layers.size(), 0);
     std::vector<size_t> known;
     for (size_t layer = 0; layer < layers.size(); layer++) {
         if (!is_known(layers[layer], uniform)) continue;
         known.push_back(layer);
+        choice.bits[layer] = layers[layer][uniform].bits;
         choice.uniform.bits += layers[layer][uniform].bits;
         choice.uniform.error += layers[layer][uniform].error;
     }
@@ -108,6 +110,7 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
         const Contender &found = contenders[i][knapsack.chosen(i, spent)];
         const LayerOption &option = layers[known[i]][found.codec];
         choice.codecs[known[i]] = found.codec;
+        choice.bits[known[i]] = option.bits;
         choice.chosen.bits += option.bits;
         choice.chosen.error += option.error;
         spent -= found.steps;

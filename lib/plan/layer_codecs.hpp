@@ -17,7 +17,7 @@ namespace qccl {
 
 // What one codec makes of one layer.
 struct LayerOption {
-    double bits = 0;  // of the whole layer on the wire
+    double bits = 0;  // of the whole layer's payload, packed if the codec packs
     double error = 0; // sum of the squared errors of the layer's values
 };
 
@@ -27,6 +27,7 @@ using LayerOptions = std::vector<LayerOption>;
 
 struct LayerChoice {
     std::vector<uint32_t> codecs; // by layer
+    std::vector<double> bits;     // by layer, with its codec; 0: nothing is known of the layer
     // Of the known layers together: with these codecs, and with the uniform codec.
     LayerOption chosen, uniform;
 };
@@ -47,7 +48,7 @@ struct LayerCandidates {
 Result<LayerCandidates> layer_candidates(std::vector<Codec> codecs, const Codec &uniform,
                                          DataType type);
 
-// Returns the bits of a layer's payload.
+// Returns the bits of a layer's payload, not packed.
 double layer_bits(const Codec &codec, DataType type, uint64_t count);
 
 // `uniform`: the number of the codec whose error on all layers is the budget. A codec whose error

@@ -109,7 +109,8 @@ void measure(LayerTable &table, const Files &files, uint32_t ranks) {
                 const Noise noise{
                     .key = noise_key(codec.seed, rank, 0), .call = 1, .first_index = first};
                 const SampledLoss loss = encode_loss.measure(codec, noise);
-                options[i].bits = layer_bits(codec, type, layer.count);
+                options[i].bits +=
+                    8 * static_cast<double>(encode_loss.payload_bytes(codec)) / ranks;
                 options[i].error += loss.error / ranks;
                 if (i == 0) table.square += loss.square / ranks;
             }

@@ -39,6 +39,17 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(qccl.InvalidUsage, "the choice of codecs has been closed"):
             layers[3]
 
+    def test_packed_candidates_count_with_what_they_take(self):
+        packed = qccl.Codec("minmax:bucket=all,entropy=1")
+        header = 64
+        with noted(uniform="minmax:bits=7,bucket=64", candidates=[packed.spec]) as layers:
+            layers.decide()
+            self.assertEqual([layers[i].spec for i in range(2)], [packed.spec] * 2)
+            for i, line in enumerate(str(layers).splitlines()[:2]):
+                bits = 8 * (packed.encode(values(i)).size - header) / COUNTS[i]
+                self.assertIn(f"{bits:.3f} bits a value", line)
+                self.assertLess(bits, 8)
+
     def test_candidates_are_the_only_choice(self):
         layers = noted(uniform="int6", candidates=["int4:block=64", "minmax:bits=5,bucket=64"], dtype="float64")
         layers.decide()
