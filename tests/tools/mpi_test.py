@@ -2,9 +2,11 @@
 
 usage: mpi_test.py QCCL_PERF MPIRUN
 """
+import os
 import re
 import shutil
 import sys
+import tempfile
 import unittest
 
 import tool
@@ -79,4 +81,7 @@ class Baseline(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    # Open MPI's programs of one user share a folder for their sessions: those of other tests would come and go in it.
+    with tempfile.TemporaryDirectory() as sessions:
+        os.environ["OMPI_MCA_orte_tmpdir_base"] = sessions
+        unittest.main()
