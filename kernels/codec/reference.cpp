@@ -5,6 +5,7 @@
 
 #include "kernels/codec/packing.hpp"
 #include "kernels/codec/reference.hpp"
+#include "kernels/codec/rotated_chunks.hpp"
 
 namespace qccl {
 
@@ -125,6 +126,8 @@ void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, cons
 void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
             std::byte *payload) {
     const CodecRow &row = range.codec->row();
+    if (range.codec->rotation != 0)
+        return encode_rotated(scalar_rotation_steps(), range, noise, in, src, payload);
     if (row.kind == CodecKind::plain)
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.count, false);
@@ -167,6 +170,8 @@ void each_decoded(const ChunkRange &range, const std::byte *payload, Take &&take
 }
 
 void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst, bool) {
+    if (range.codec->rotation != 0)
+        return decode_rotated(scalar_rotation_steps(), range, payload, out, dst, false);
     if (range.codec->row().kind == CodecKind::dummy) {
         const size_t kept = range.first_values();
         copy(out, dst, range.type, payload + range.begin * type_bytes(range.type), kept, false);
@@ -184,6 +189,8 @@ void decode(const ChunkRange &range, const std::byte *payload, DataType out, voi
 }
 
 void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload, void *accumulator) {
+    if (range.codec->rotation != 0)
+        return decode_add_rotated(scalar_rotation_steps(), range, op, payload, accumulator);
     with_accumulator(accumulator_of(range.type), [&]<class T>(T) {
         const auto add = [&](uint64_t i, T value) {
             store_bits(accumulator, i, combine(op, load_bits<T>(accumulator, i), value));

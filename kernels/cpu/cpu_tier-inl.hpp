@@ -8,11 +8,13 @@
 #define QCCL_CPU_TIER_INL
 #endif
 
+#include "kernels/codec/rotated_chunks.hpp"
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
 #include "kernels/cpu/cpu_exact-inl.hpp"
 #include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_packing-inl.hpp"
+#include "kernels/cpu/cpu_rotation-inl.hpp"
 #include "kernels/cpu/cpu_sparse-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
@@ -146,9 +148,13 @@ inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType i
          static_cast<const std::byte *>(src) + coded * type_bytes(in), range.count - coded, false);
 }
 
+inline RotationSteps rotation_steps();
+
 inline void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                    std::byte *payload) {
     const CodecRow &row = range.codec->row();
+    if (range.codec->rotation != 0)
+        return encode_rotated(rotation_steps(), range, noise, in, src, payload);
     if (row.kind == CodecKind::plain) {
         const size_t offset = range.begin * type_bytes(range.type);
         return copy(range.type, payload + offset, in, src, range.count, false);
@@ -192,6 +198,8 @@ inline void decode_first(const ChunkRange &range, const std::byte *payload, Data
 
 inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                    bool streams) {
+    if (range.codec->rotation != 0)
+        return decode_rotated(rotation_steps(), range, payload, out, dst, streams);
     const DataType plain = range.codec->plain_type(range.type);
     if (range.codec->is_plain())
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
@@ -236,6 +244,8 @@ inline void decode_add_first(const ChunkRange &range, RedOp op, const std::byte 
 
 inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
                        void *accumulator) {
+    if (range.codec->rotation != 0)
+        return decode_add_rotated(rotation_steps(), range, op, payload, accumulator);
     const DataType plain = range.codec->plain_type(range.type), type = accumulator_of(range.type);
     if (range.codec->is_plain())
         return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
@@ -248,6 +258,16 @@ inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *paylo
     decode_add_codes(range, op, groups, payload, accumulator);
     reduce(op, type, static_cast<std::byte *>(accumulator) + groups.values * type_bytes(type),
            plain, payload + range.layout->raw, range.count - groups.values);
+}
+
+inline RotationSteps rotation_steps() {
+    return {.encode = encode,
+            .decode = decode,
+            .decode_add = decode_add,
+            .reduce = reduce_plain,
+            .copy = copy_plain,
+            .rotate = rotate,
+            .rotate_back = rotate_back};
 }
 
 inline constexpr Kernels kernels {

@@ -1,7 +1,7 @@
 // Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
 // compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk, the
-// barrier between GPUs, or keeps a state: it adds what a codec has lost to a residual, or a velocity
-// to values.
+// barrier between GPUs, or keeps a state: it adds what a codec has lost to a residual, or a
+// velocity to values.
 #include "kernels/gpu/gpu_barrier.hpp"
 #include "kernels/gpu/gpu_exact.hpp"
 #include "kernels/gpu/gpu_fold.hpp"
@@ -60,6 +60,10 @@ QCCL_DEFINE(fold_dithered_float, 2, (fold<float, true>(batch)))
 QCCL_DEFINE(fold_dithered_double, 1, (fold<double, true>(batch)))
 QCCL_FOLD_DITHERED(fold_dithered_integer_float, IntegerTraits)
 QCCL_FOLD_DITHERED(fold_dithered_minmax_float, MinmaxTraits)
+QCCL_DEFINE(fold_rotated_integer_float, 2, (fold_rotated<IntegerTraits<float>, float>(batch)))
+QCCL_DEFINE(fold_rotated_integer_double, 1, (fold_rotated<IntegerTraits<double>, double>(batch)))
+QCCL_DEFINE(fold_rotated_minmax_float, 2, (fold_rotated<MinmaxTraits<float>, float>(batch)))
+QCCL_DEFINE(fold_rotated_minmax_double, 1, (fold_rotated<MinmaxTraits<double>, double>(batch)))
 QCCL_FOLD_CODED(fold_integer_float, IntegerTraits, float)
 QCCL_ENCODE(encode_integer_float, IntegerTraits, float)
 QCCL_ENCODE(encode_integer_double, IntegerTraits, double)

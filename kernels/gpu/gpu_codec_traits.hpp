@@ -71,6 +71,7 @@ QCCL_DEVICE uint32_t byte_of(uint32_t word, unsigned i) { return bytes_of(word, 
 
 template <class T> struct IntegerTraits {
     using Scale = BlockScale;
+    using Computed = float; // the precision in which values are rotated
 
     // A value's magnitude followed by a bit that is 1 if the value is not negative: one number
     // whose order is that of extreme_of. Values that are not finite are above all others.
@@ -134,6 +135,7 @@ template <class T> struct IntegerTraits {
 template <class T> struct MinmaxTraits {
     using WireScale = float[2]; // minimum and unit
     using Scale = BucketScale<T>;
+    using Computed = T;
 
     // The sign of a zero does not matter: the scale drops the sign of the least value, and the
     // range is the same.

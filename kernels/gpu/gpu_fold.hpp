@@ -188,6 +188,16 @@ QCCL_DEVICE void fold_coded(const Batch &batch) {
     });
 }
 
+// The same for codes of values that are rotated, of any sources.
+template <class CodecTraits, class T> QCCL_DEVICE void fold_rotated(const Batch &batch) {
+    for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
+        Row<T> row(batch, tensor, sink, number);
+        take_all<T, true>(batch, tensor, row.place, row.values);
+        rotate_row<typename CodecTraits::Computed, false>(sink.rotation(), row.place, row.values);
+        put_fused<CodecTraits>(row); // buckets lie in a row
+    });
+}
+
 // ---- Scales of large buckets
 
 // A bucket of this many values or more is read by a whole block.

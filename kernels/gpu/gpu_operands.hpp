@@ -8,6 +8,7 @@
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/gpu/gpu_codec_traits.hpp"
 #include "kernels/gpu/gpu_lane.hpp"
+#include "kernels/gpu/gpu_rotation.hpp"
 
 #include <array>
 
@@ -66,7 +67,8 @@ QCCL_DEVICE void take_dithered(const Operand &source, uint64_t base_call,
     });
 }
 
-// Kernels without has_dither know no dithered sources, and so need fewer registers.
+// Kernels without has_dither know neither dithered sources nor rotated ones, and so need fewer
+// registers.
 template <class CodecTraits, class T, bool has_dither, class Layout>
 QCCL_DEVICE void take_coded(const Operand &source, [[maybe_unused]] uint64_t base_call,
                             const Place<Layout> &place, Held<Layout, T> &values) {
@@ -237,9 +239,15 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
     if constexpr (std::is_floating_point_v<T>) {
         switch (source.codec) {
         case CodecId::integer:
-            return take_coded<IntegerTraits<T>, T, has_dither>(source, base_call, place, values);
+            take_coded<IntegerTraits<T>, T, has_dither>(source, base_call, place, values);
+            if constexpr (has_dither)
+                if (source.is_rotated()) rotate_row<float, true>(source.rotation(), place, values);
+            return;
         case CodecId::minmax:
-            return take_coded<MinmaxTraits<T>, T, has_dither>(source, base_call, place, values);
+            take_coded<MinmaxTraits<T>, T, has_dither>(source, base_call, place, values);
+            if constexpr (has_dither)
+                if (source.is_rotated()) rotate_row<T, true>(source.rotation(), place, values);
+            return;
         case CodecId::mxfp8e4m3:
             return take_coded<Mxfp8e4m3Traits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::mxfp6e2m3:

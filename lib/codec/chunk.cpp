@@ -86,7 +86,7 @@ struct Header {
     uint32_t bucket;
     uint64_t count, first_index, payload_bytes, noise_key, call;
     uint32_t crc;
-    uint32_t reserved_60;
+    uint32_t rotation;
 };
 static_assert(sizeof(Header) == header_bytes && offsetof(Header, crc) == 56);
 
@@ -109,6 +109,7 @@ Result<Codec> read_codec(const Header &header) {
     codec.levels =
         (header.flags & flag_exponential_levels) != 0 ? Levels::exponential : Levels::uniform;
     codec.packs = (header.flags & flag_packs) != 0;
+    codec.rotation = header.rotation;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
     codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
@@ -116,8 +117,9 @@ Result<Codec> read_codec(const Header &header) {
     if (!is_possible(codec))
         return Error::make(damaged,
                            "chunk: codec %u with %u bits, bucket %" PRIu32
-                           ", rounding %u, flags %u is none that QCCL writes",
-                           header.codec, header.bits, header.bucket, header.rounding, header.flags);
+                           ", rounding %u, flags %u, rotation %" PRIu32 " is none that QCCL writes",
+                           header.codec, header.bits, header.bucket, header.rounding, header.flags,
+                           header.rotation);
     return codec;
 }
 
@@ -128,8 +130,7 @@ Done check_fixed_fields(const Header &header) {
     if (header.version != chunk_version)
         return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
                            chunk_version);
-    if ((header.flags & ~all_flags) != 0 || header.sampled_nmse > largest_nmse_word ||
-        header.reserved_60 != 0)
+    if ((header.flags & ~all_flags) != 0 || header.sampled_nmse > largest_nmse_word)
         return Error::make(damaged, "chunk: reserved bits are set");
     if ((header.flags & flag_sealed) == 0 && header.crc != 0)
         return Error::make(damaged, "chunk: a checksum without a seal");
@@ -255,7 +256,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .noise_key = draws ? chunk.noise_key : 0,
         .call = draws ? chunk.call : 0,
         .crc = 0,
-        .reserved_60 = 0,
+        .rotation = codec.rotation,
     };
     std::memcpy(dst, &header, sizeof header);
 }

@@ -1,7 +1,7 @@
 // A codec as data: its parameters, its row in the table of codecs (all that differs between codecs
 // except their arithmetic), the sizes of its output and the calls it supports. WIRE.md defines the
 // bytes, and kernels/ writes them. Used by planner, engine, kernels and C API. Pure; any thread may
-// call. error_model.cpp defines unit_nmse and the losses, codec.cpp everything else.
+// call. error_model.cpp defines unit_nmse and the losses, codec_spec.cpp specs.
 #pragma once
 
 #include "base/result.hpp"
@@ -9,6 +9,7 @@
 #include "codec/budget.hpp"
 #include "codec/noise.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -85,6 +86,9 @@ struct Codec {
     // Chunks travel packed, if that makes them smaller: their codes, or the exponents of their
     // values, are entropy coded. lossless: always.
     bool packs = false;
+    // integer and minmax: values that a randomised Hadamard transform mixes before they are encoded
+    // (key rotate), a power of two from least_rotation to most_rotation; 0: none.
+    uint32_t rotation = 0;
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
@@ -116,6 +120,9 @@ struct Codec {
     DataType plain_type(DataType tensor) const;
     // Whether a bucket is the whole chunk, so that the vector cannot be cut.
     bool has_whole_buckets() const;
+    // Returns the number of values from a chunk's start at whose multiples blocks begin of which a
+    // value's code depends on all others; 1 where codes depend on one value alone.
+    uint64_t unit_values() const;
     // Returns the codec without min, guard, owner and exact sums, which say how calls use it.
     Codec without_use() const;
     // Returns the codec of a state's call of this number, from 1 on: during the warm-up it keeps a
@@ -137,6 +144,8 @@ inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 inline constexpr uint32_t whole_momentum = 1000, usual_momentum = 900, longest_warm_up = 1000000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
+// Bounds of the key rotate, and of blocks and buckets beside it.
+inline constexpr uint32_t least_rotation = 32, most_rotation = 512;
 
 // ---- The table of codecs
 
@@ -173,6 +182,7 @@ enum class SpecKey : uint8_t {
     momentum,
     warmup,
     entropy,
+    rotate,
     nmse,
     most_bits,
     from,
@@ -343,7 +353,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .name = "int",
      .kind = CodecKind::integer,
      .usual = usual_codec(CodecId::integer, 8, usual_block),
-     .keys = cast_keys | noise_keys | key_bit(SpecKey::block),
+     .keys = cast_keys | noise_keys | key_bits({SpecKey::block, SpecKey::rotate}),
      .bits_names = int_names,
      .takes_dither = true,
      .scale_bytes = sizeof(uint16_t),
@@ -354,7 +364,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .kind = CodecKind::minmax,
      .usual = usual_codec(CodecId::minmax, 8, usual_bucket),
      .keys = cast_keys | noise_keys |
-             key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::skip_incomplete}),
+             key_bits({SpecKey::bits, SpecKey::bucket, SpecKey::skip_incomplete, SpecKey::rotate}),
      .takes_whole_chunk = true,
      .takes_dither = true,
      .scale_bytes = 2 * sizeof(float),
@@ -458,6 +468,10 @@ inline bool Codec::is_cast() const { return row().cast.has_value(); }
 inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
 inline bool Codec::has_whole_buckets() const {
     return row().takes(SpecKey::ratio) || (row().takes_whole_chunk && bucket == whole_chunk);
+}
+inline uint64_t Codec::unit_values() const {
+    // Both are powers of two where there is a rotation.
+    return std::max({uint64_t{bucket}, uint64_t{rotation}, uint64_t{1}});
 }
 inline Codec Codec::without_use() const {
     Codec codec = *this;

@@ -31,7 +31,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         uint64_t{key.root},
         key.count,
         key.spacing,
-        uint64_t{codec.bucket},
+        uint64_t{codec.bucket} | uint64_t{codec.rotation} << 32,
         codec.seed,
         uint64_t{codec.bits},
         std::bit_cast<uint64_t>(codec.budget.nmse),
@@ -168,8 +168,7 @@ void ProgramCache::forget_oldest() {
 static constexpr uint64_t sample_divisor = 256;
 
 static uint64_t unit_of(const EncodeCounts &counts) {
-    const auto block = [](const Codec &codec) { return std::max<uint64_t>(codec.bucket, 1); };
-    return std::lcm(block(counts.codec), block(counts.inner_codec));
+    return std::lcm(counts.codec.unit_values(), counts.inner_codec.unit_values());
 }
 
 static bool sums(const Work &work) { return reduces(work.collective) && adds(work.op); }

@@ -182,7 +182,7 @@ constexpr uint64_t divisor_of_codec = 1536;
 uint64_t unit_of(std::span<const Codec> codecs) {
     uint64_t unit = 1;
     for (const Codec &codec : codecs) {
-        const uint64_t both = std::lcm(unit, std::max<uint64_t>(codec.bucket, 1));
+        const uint64_t both = std::lcm(unit, codec.unit_values());
         // If a codec's blocks are larger, each run counts as a block by itself.
         if (both <= largest_guarded_bucket) unit = both;
     }

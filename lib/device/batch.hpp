@@ -57,6 +57,10 @@
     X(fold_dithered_double)                                                                        \
     X(fold_dithered_integer_float)                                                                 \
     X(fold_dithered_minmax_float)                                                                  \
+    X(fold_rotated_integer_float)                                                                  \
+    X(fold_rotated_integer_double)                                                                 \
+    X(fold_rotated_minmax_float)                                                                   \
+    X(fold_rotated_minmax_double)                                                                  \
     X(fold_integer_float)                                                                          \
     X(fold_minmax_float)                                                                           \
     X(encode_integer_float)                                                                        \
@@ -161,6 +165,7 @@ struct Operand {
     uint8_t bucket_shift = 0; // log2(bucket) if that is a whole number above 0, else 0
     bool is_linf = false;     // sink, norm: the norm is the largest magnitude
     bool is_exponential = false;       // norm: levels are powers of two
+    uint8_t rotation_log2 = 0;         // log2 of the values that are rotated together; 0: none are
     DataType type = DataType::float32; // plain: type of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all values
     uint32_t clip = 0; // sink, terngrad: clip limit, in thousandths of the deviation
@@ -172,6 +177,8 @@ struct Operand {
     std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
 
     constexpr bool is_plain() const { return codec == CodecId::none; }
+    constexpr bool is_rotated() const { return rotation_log2 != 0; }
+    constexpr uint32_t rotation() const { return 1U << rotation_log2; }
 
     // The noise of a dithered source; first_index is that of the source's first value. A batch has
     // no room to spare, so the noise lies in fields that codecs with dither do not use: they have

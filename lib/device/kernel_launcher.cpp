@@ -53,6 +53,7 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
                     .bucket_shift = log2_of(codec.bucket),
                     .is_linf = codec.norm == BucketNorm::linf,
                     .is_exponential = codec.levels == Levels::exponential,
+                    .rotation_log2 = log2_of(codec.rotation),
                     .type = range.type,
                     .bucket = codec.bucket,
                     .clip = codec.clip,
@@ -147,8 +148,8 @@ KernelId plain_kernel(const Codec &codec, DataType type) {
                                             : KernelId::fold_by_chance_float;
 }
 
-// Returns the kernel that does the same for sources with dither, if there is one. A lane needs more
-// registers for them than other folds have.
+// Returns the kernel that does the same for sources with dither or rotated ones, if there is one. A
+// lane needs more registers for them than other folds have.
 std::optional<KernelId> with_dither(KernelId fold) {
     switch (fold) {
     case KernelId::fold_float: return KernelId::fold_dithered_float;
@@ -156,7 +157,11 @@ std::optional<KernelId> with_dither(KernelId fold) {
     case KernelId::fold_integer_float: return KernelId::fold_dithered_integer_float;
     case KernelId::fold_minmax_float: return KernelId::fold_dithered_minmax_float;
     case KernelId::fold_by_chance_float:
-    case KernelId::fold_by_chance_double: return fold; // takes any sources
+    case KernelId::fold_by_chance_double:
+    case KernelId::fold_rotated_integer_float:
+    case KernelId::fold_rotated_integer_double:
+    case KernelId::fold_rotated_minmax_float:
+    case KernelId::fold_rotated_minmax_double: return fold; // takes any sources
     default: return std::nullopt;
     }
 }
@@ -215,7 +220,26 @@ static_assert(std::ranges::all_of(codec_table,
                                              find_kernels(row.id) != nullptr;
                                   }),
               "a codec has no GPU kernels");
+static_assert(std::ranges::none_of(codec_table,
+                                   [](const CodecRow &row) {
+                                       return row.takes(SpecKey::rotate) &&
+                                              row.kind != CodecKind::integer &&
+                                              row.kind != CodecKind::minmax;
+                                   }),
+              "a codec that rotates has no GPU kernels for that");
 size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
+
+// Returns the kernel that makes codes of rotated values of any sources.
+KernelId rotated_kernel(const Codec &codec, DataType type) {
+    constexpr KernelId kernels[][2] = {{fold_rotated_integer_float, fold_rotated_integer_double},
+                                       {fold_rotated_minmax_float, fold_rotated_minmax_double}};
+    return kernels[codec.row().kind == CodecKind::integer ? 0 : 1][column_of(type)];
+}
+
+// Returns the kernel that makes codes of sums, if can_fuse().
+KernelId coded_kernel(const Codec &codec, DataType type) {
+    return codec.rotation != 0 ? rotated_kernel(codec, type) : *find_kernels(codec.id)->fold;
+}
 
 // Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
 // gpu_operands.hpp).
@@ -280,6 +304,9 @@ Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
     const CodecKernels &kernels = *find_kernels(range.codec->id);
     const size_t column = column_of(range.type);
     const Operand sink = coded_sink(range, payload);
+    if (range.codec->rotation != 0)
+        return add({rotated_kernel(*range.codec, range.type)}, count, noise_from(range, noise),
+                   sink, {source});
     if (sink.is_measured) QCCL_TRY(add({(*kernels.measure)[column]}, count, {}, sink, {source}));
     return add({kernels.encode[column]}, count, noise_from(range, noise), sink, {source});
 }
@@ -326,7 +353,7 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
 bool KernelLauncher::can_fuse(const Codec &codec, DataType type, bool has_dither) {
     if (codec.is_plain()) return true;
     return find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0 &&
-           (!has_dither || with_dither(*find_kernels(codec.id)->fold));
+           (!has_dither || with_dither(coded_kernel(codec, type)));
 }
 
 Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
@@ -335,7 +362,7 @@ Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32
     QCCL_TRY(check(*range.codec));
     const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
     if (!range.codec->is_plain() && !is_nothing_to_do(range, coded_values))
-        QCCL_TRY(add({*find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
+        QCCL_TRY(add({coded_kernel(*range.codec, range.type), op, divisor}, coded_values,
                      noise_from(range, noise), coded_sink(range, payload),
                      {plain(in, src), coded_source(range, received)}));
     if (rest == 0) return {};
@@ -421,7 +448,7 @@ Done KernelLauncher::fold(const Sum &sum, const ChunkRange &range, const Noise &
     const bool is_plain = range.codec->is_plain();
     if (sum.count == 0 && (is_plain || is_nothing_to_do(range, 0))) return {};
     const KernelId kernel =
-        is_plain ? plain_kernel(*range.codec, range.type) : *find_kernels(range.codec->id)->fold;
+        is_plain ? plain_kernel(*range.codec, range.type) : coded_kernel(*range.codec, range.type);
     return add({kernel, sum.op, sum.divisor}, sum.count, noise_from(range, noise),
                is_plain ? plain_sink(range, payload) : coded_sink(range, payload),
                SumOperands(sum).get());
@@ -495,10 +522,13 @@ Done KernelLauncher::add(const Shape &shape, uint64_t count, const Noise &noise,
                          const Operand &sink, std::span<const Operand> sources) {
     moved_bytes_ += bytes_of(sink, count);
     for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
-    if (std::ranges::none_of(sources, &Operand::is_dithered))
-        return put(shape, count, noise, sink, sources);
+    const auto is_rare = [](const Operand &source) {
+        return source.is_dithered || source.is_rotated();
+    };
+    if (std::ranges::none_of(sources, is_rare)) return put(shape, count, noise, sink, sources);
     const std::optional<KernelId> kernel = with_dither(shape.kernel);
-    if (!kernel) return invalid_argument("codec: no GPU kernel for sums of dithered values");
+    if (!kernel)
+        return invalid_argument("codec: no GPU kernel for sums of dithered or rotated values");
     Shape dithered = shape;
     dithered.kernel = *kernel;
     return put(dithered, count, noise, sink, sources);

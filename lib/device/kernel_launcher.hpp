@@ -67,7 +67,7 @@ public:
     Done decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
                            const std::byte *received, DataType in, const void *src,
                            const Noise &noise, std::byte *payload);
-    // `has_dither`: whether sources of the sum have dither.
+    // `has_dither`: whether sources of the sum have dither or are rotated.
     static bool can_fuse(const Codec &codec, DataType type, bool has_dither = false);
 
     // The reduction of several sources, in their order. A source is values of a type, or values of

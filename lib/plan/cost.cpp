@@ -35,6 +35,13 @@ void lower_to(const CodecRate &other, CodecRate &rate) {
         rate.*operation = std::min(rate.*operation, other.*operation);
 }
 
+// A rotation takes about as long as encoding minmax: both pass over the values twice, in registers.
+void slow_down_by_rotation(const CodecRate &minmax, CodecRate &rate) {
+    for (const auto operation : {&CodecRate::encode, &CodecRate::decode, &CodecRate::decode_add})
+        if (rate.*operation > 0 && minmax.encode > 0)
+            rate.*operation = 1 / (1 / rate.*operation + 1 / minmax.encode);
+}
+
 } // namespace
 
 std::span<const CodecRateRow> codec_rate_rows() { return measured_rates; }
@@ -63,7 +70,9 @@ CodecRate CodecRates::of(const Codec &codec) const {
     if (codec.dithers())
         for (const auto operation : {&CodecRate::decode, &CodecRate::decode_add})
             rate.*operation = std::min(rate.*operation, rate.encode);
-    if (takes_any_block_ != 0 || has_vector_code(codec)) return rate;
+    if (takes_any_block_ != 0) return rate;
+    if (codec.rotation != 0) slow_down_by_rotation(rates_[index(usual_codec("minmax"))], rate);
+    if (has_vector_code(codec)) return rate;
     static const CodecRates scalar = of_tier("scalar");
     lower_to(scalar.rates_[index(codec)], rate);
     return rate;

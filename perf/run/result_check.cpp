@@ -187,6 +187,13 @@ static double norm_bound(const Codec &codec) {
 }
 
 double encode_bound(const Codec &codec) {
+    // A rotated value may be as large as the root of d times the largest value, and an error that
+    // is rotated back that much larger again.
+    if (codec.rotation != 0) {
+        Codec plain = codec;
+        plain.rotation = 0;
+        return codec.rotation * encode_bound(plain);
+    }
     // Scales are rounded too, by less than this factor.
     static constexpr double scale_slack = 1.01;
     const CodecRow &row = codec.row();

@@ -116,8 +116,11 @@ static void damaged_headers_are_refused() {
             const bool is_other_block = at == 12 && value >= 24 && value <= 34;
             // The scales take as many bytes for up to 96 values.
             const bool is_other_count = at == 16 && value > 70 && value <= 96;
+            // Blocks of 32 may be rotated by 32, 64, 128, 256 and 512 values.
+            const bool is_rotation = (at == 60 && (value == 32 || value == 64 || value == 128)) ||
+                                     (at == 61 && (value == 1 || value == 2));
             if (is_other_type || is_other_rounding || is_flag || is_other_block || is_other_count ||
-                is_nmse)
+                is_nmse || is_rotation)
                 continue;
             check_byte_refused(chunk, at, static_cast<uint8_t>(value));
         }
@@ -289,6 +292,7 @@ static void another_chunk_than_expected_is_refused() {
     CHECK_OK(open_chunk(chunk, parsed("int4:min=4K"), DataType::float32, 70));
     CHECK(!open_chunk(chunk, parsed("int5"), DataType::float32, 70));
     CHECK(!open_chunk(chunk, parsed("int4:block=64"), DataType::float32, 70));
+    CHECK(!open_chunk(chunk, parsed("int4:rotate=64"), DataType::float32, 70));
     CHECK(!open_chunk(chunk, parsed("int4:round=stochastic"), DataType::float32, 70));
     CHECK(!open_chunk(chunk, parsed("int4"), DataType::float64, 70));
     const auto count = open_chunk(chunk, parsed("int4"), DataType::float32, 71);

@@ -55,6 +55,9 @@ static void keys_are_read() {
     CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
     CHECK_EQ(spec(parsed("minmax:seed=5,round=dither,bits=4")),
              "minmax:bits=4,round=dither,seed=5");
+    CHECK_EQ(parsed("int4:rotate=128").rotation, 128U);
+    CHECK_EQ(spec(parsed("minmax:rotate=64,bits=4")), "minmax:bits=4,rotate=64");
+    CHECK(parsed("int4:rotate=off") == parsed("int4:rotate=0"));
     CHECK(parsed("int4:round=dither").dithers() && parsed("int4:round=dither").draws_noise());
 }
 
@@ -214,6 +217,10 @@ static void strange_values_are_refused() {
         check_refused(std::string("norm:levels=") + value, "possible are uniform, exponential");
     check_refused("int8:entropy=2", "possible are 0, 1");
     check_refused("topk:entropy=1", "possible are min, ratio, owner");
+    for (const char *value : {"", "1", "16", "48", "1024", "-32", "on", "4294967296"})
+        check_refused(std::string("int4:rotate=") + value,
+                      "possible are 0, off, a power of two from 32 to 512");
+    check_refused("norm:rotate=128", "norm, levels, entropy, guard, owner");
     check_refused("none:entropy=1", "none takes no keys");
     check_refused("lossless:entropy=1", "possible is min");
     check_refused("auto:nmse=0.1,entropy=1", "possible are min, nmse, bits, from");
@@ -257,6 +264,10 @@ static void impossible_combinations_are_refused() {
     check_refused("int4:round=nearest,seed=0", "round=stochastic");
     check_refused("norm:round=nearest,seed=0", "round=stochastic");
     check_refused("minmax:bucket=all,skip_incomplete=1", "never incomplete");
+    for (const char *bucket : {"16", "96", "100", "1024", "all"})
+        check_refused("minmax:rotate=128,bucket=" + std::string(bucket),
+                      "rotate needs a bucket of 32, 64, 128, 256 or 512 values");
+    check_refused("int4:block=8,rotate=64", "rotate needs a block of 32, 64");
 }
 
 static void lists_continue_the_item_before() {
@@ -286,6 +297,9 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("int4:block=7")), 448U);
     CHECK_EQ(grain(parsed("int4:block=96")), 192U);
     CHECK_EQ(grain(parsed("minmax")), 512U);
+    CHECK_EQ(grain(parsed("int4:rotate=32")), 64U);
+    CHECK_EQ(grain(parsed("int4:rotate=256")), 256U);
+    CHECK_EQ(grain(parsed("minmax:rotate=64")), 512U);
     CHECK_EQ(grain(parsed("mxfp4")), 64U);
     CHECK_EQ(grain(parsed("topk")), 64U);
     CHECK(parsed("topk").has_whole_buckets());
@@ -401,6 +415,10 @@ static void possible_is_what_a_spec_can_say() {
     check_impossible("dummy", [](Codec &codec) { codec.share = 0; });
     check_impossible("norm", [](Codec &codec) { codec.bits = 1; });
     check_impossible("minmax", [](Codec &codec) { codec.norm = BucketNorm::linf; });
+    check_impossible("norm", [](Codec &codec) { codec.rotation = 128; });
+    check_impossible("int4", [](Codec &codec) { codec.rotation = 96; });
+    check_impossible("int4:block=16", [](Codec &codec) { codec.rotation = 64; });
+    check_impossible("minmax:bucket=all", [](Codec &codec) { codec.rotation = 64; });
 }
 
 static void momentum_and_warm_up_are_of_dgc() {

@@ -28,7 +28,8 @@ static void noise_is_unbiased() {
                              "int8:round=dither",
                              "int4:round=dither",
                              "minmax:bits=4,round=dither",
-                             "minmax:bits=2,round=dither"})
+                             "minmax:bits=2,round=dither",
+                             "minmax:bits=4,rotate=64,round=dither"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -138,6 +139,9 @@ constexpr const char *fine_codecs[] = {"int12",
                                        "minmax:round=dither",
                                        "minmax:bits=5,round=dither",
                                        "minmax:bits=4,bucket=32,round=dither",
+                                       "int4:rotate=128",
+                                       "int4:rotate=512,round=dither",
+                                       "minmax:bits=4,bucket=128,rotate=128",
                                        "norm",
                                        "norm:round=nearest",
                                        "norm:bits=6,norm=linf",
@@ -208,6 +212,26 @@ static void sums_of_coarse_codecs_are_as_predicted() {
     }
 }
 
+// Values of which few are large lose as much as Gaussian ones where they are rotated.
+static void rotation_spreads_large_values() {
+    auto values = gaussian(3, 1 << 18);
+    for (size_t i = 0; i < values.size(); i += 64) values[i] *= 20;
+    const std::vector<double> exact(values.begin(), values.end());
+    for (const auto &[text, bound] :
+         {std::pair("int4:block=128", 1.2), std::pair("minmax:bits=4,bucket=128", 1.2),
+          std::pair("minmax:bits=4", 1.2)}) {
+        const Codec codec = parsed(text);
+        Codec rotated = codec;
+        rotated.rotation = 128;
+        const double predicted = unit_nmse(rotated, DataType::float32);
+        const double measured = nmse(exact, travel(rotated, values).values);
+        CHECK(measured < bound * predicted);
+        CHECK(nmse(exact, travel(codec, values).values) > 2 * measured);
+    }
+    CHECK_EQ(unit_nmse(parsed("int4"), DataType::float32),
+             unit_nmse(parsed("int4:rotate=128"), DataType::float32));
+}
+
 // Dither has the error of rounding to the nearest, and the mean of 10000 encodes with different
 // noise is the value. Values of `int` in the last step before the end that has no code are cut. 3 %
 // are what rounding to the nearest gains where it meets the extremes of blocks (WIRE.md, Noise).
@@ -265,6 +289,7 @@ int main() {
         QTEST(one_encode_is_as_predicted),
         QTEST(sums_of_coarse_codecs_are_as_predicted),
         QTEST(coarse_codecs_drift_on_a_ring),
+        QTEST(rotation_spreads_large_values),
         QTEST(dither_is_unbiased_at_the_error_of_nearest),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -264,7 +264,8 @@ void add_neighbours(std::vector<TwinCall> &lines) {
 // Roundings that codecs of the table had not had before.
 void add_roundings(std::vector<TwinCall> &lines) {
     for (const char *codec : {"bf16:round=stochastic", "fp8e5m2:round=stochastic",
-                              "int4:round=dither", "minmax:bits=8,bucket=100,round=dither"})
+                              "int4:round=dither", "minmax:bits=8,bucket=100,round=dither",
+                              "int4:rotate=128", "minmax:bits=6,bucket=64,rotate=64"})
         for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
             for (const RedOp op : {RedOp::sum, RedOp::max})
                 add(lines, {.type = type, .op = op, .codec = *parse_codec(codec)},

@@ -85,6 +85,10 @@ Codec random_codec(Dice &dice) {
         codec.bucket = Codec::whole_chunk;
     else if (row.takes(SpecKey::skip_incomplete))
         codec.skips_incomplete = dice.roll(3) == 0;
+    if (row.takes(SpecKey::rotate) && dice.roll(4) == 0) {
+        codec.bucket = least_rotation << dice.roll(5);
+        codec.rotation = least_rotation << dice.roll(5);
+    }
     return codec;
 }
 

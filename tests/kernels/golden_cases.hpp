@@ -123,6 +123,17 @@ inline std::vector<std::byte> make_input(DataType type, Kind kind, uint64_t coun
 
 inline constexpr uint64_t counts[] = {0, 1, 31, 33, 70, 1001, 2048};
 
+// Continues specs().
+inline void add_newer_specs(std::vector<std::string> &list) {
+    list.insert(list.end(), {"lossless", "int8:entropy=1"});
+    list.insert(list.end(),
+                {"int4:rotate=128", "int8:rotate=32", "int2:block=512,rotate=64",
+                 "int6:rotate=512,round=stochastic", "int12:block=64,rotate=256,round=dither",
+                 "int5:rotate=128,entropy=1", "minmax:bits=4,bucket=128,rotate=128",
+                 "minmax:bits=8,rotate=64,round=stochastic",
+                 "minmax:bits=3,bucket=64,skip_incomplete=1,rotate=256,round=dither"});
+}
+
 inline std::vector<std::string> specs() {
     std::vector<std::string> list{"none", "fp16", "bf16"};
     for (const char *round : {"nearest", "stochastic"}) {
@@ -177,7 +188,7 @@ inline std::vector<std::string> specs() {
           "minmax:bits=4,", "minmax:bits=2,bucket=all,", "minmax:bits=1,bucket=1,",
           "minmax:bits=3,bucket=100,skip_incomplete=1,"})
         list.push_back(std::string(text) + "round=dither");
-    list.insert(list.end(), {"lossless", "int8:entropy=1"});
+    add_newer_specs(list);
     return list;
 }
 

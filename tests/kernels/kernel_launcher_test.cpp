@@ -137,7 +137,8 @@ static void a_hop_is_its_three_steps() {
     for (const char *spec :
          {"none", "bf16", "fp8e4m3", "int8", "int5:round=stochastic", "minmax:bits=3,bucket=64",
           "minmax:bits=8,skip_incomplete=1", "mxfp8e4m3", "mxfp4:round=stochastic",
-          "int4:round=dither", "minmax:bits=6,bucket=64,round=dither"})
+          "int4:round=dither", "minmax:bits=6,bucket=64,round=dither", "int4:rotate=128",
+          "minmax:bits=5,bucket=64,rotate=512,round=dither"})
         for (const DataType type : {DataType::float32, DataType::bfloat16})
             for (const size_t count : std::initializer_list<size_t>{1, 33, 512, 1441})
                 for (const RedOp op : {RedOp::sum, RedOp::avg}) {

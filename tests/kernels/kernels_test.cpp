@@ -19,6 +19,26 @@ namespace {
 constexpr DataType float_types[] = {DataType::float32, DataType::float16,    DataType::bfloat16,
                                     DataType::float64, DataType::float8e4m3, DataType::float8e5m2};
 
+void add_rotated(std::vector<Codec> &all) {
+    uint32_t rotation = most_rotation;
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dither})
+        for (const uint32_t bucket : {32U, 64U, 512U})
+            for (const uint8_t bits : std::initializer_list<uint8_t>{4, 3, 8}) {
+                all.push_back({.id = CodecId::integer,
+                               .bits = bits,
+                               .rounding = rounding,
+                               .bucket = bucket,
+                               .rotation = rotation});
+                rotation = rotation == least_rotation ? most_rotation : rotation / 2;
+                all.push_back({.id = CodecId::minmax,
+                               .bits = bits,
+                               .rounding = rounding,
+                               .skips_incomplete = bits == 3,
+                               .bucket = bucket,
+                               .rotation = rotation});
+            }
+}
+
 std::vector<Codec> codecs() {
     std::vector<Codec> all = {{.id = CodecId::none},
                               {.id = CodecId::fp16},
@@ -66,6 +86,7 @@ std::vector<Codec> codecs() {
             all.push_back(codec);
             all.back().rounding = Rounding::dither;
         }
+    add_rotated(all);
     return all;
 }
 

@@ -48,6 +48,8 @@ inline constexpr const char *codecs[] = {"none",
                                          "lossless",
                                          "exact",
                                          "int4:entropy=1,round=dither",
+                                         "int4:rotate=128",
+                                         "minmax:bits=5,bucket=64,rotate=64,round=stochastic",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts. How many there are does not

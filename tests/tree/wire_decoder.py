@@ -38,7 +38,7 @@ SMALL = {
 SATURATING_TYPES = (E4M3, E5M2)
 
 Header = namedtuple("Header", "magic version codec type rounding bits flags sampled_nmse bucket count first "
-                              "payload_bytes key call crc reserved1")
+                              "payload_bytes key call crc rotation")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
 Layout = namedtuple("Layout", "planes digits scales bases kept raw bytes coded scale_count gaps")
 Chunk = namedtuple("Chunk", "header values unpacked")  # values: as bytes, in the tensor's type; unpacked: the whole chunk
@@ -310,7 +310,38 @@ DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: dec
             TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk, DUMMY: decode_dummy}
 
 
+def rotation_factors(d, shift):
+    counter = [np.arange(-(-d // 128), dtype=np.uint64)] + [np.zeros(-(-d // 128), np.uint64)] * 3
+    words = np.stack(philox(counter, [np.uint64(5560), np.uint64(0)]), axis=1).reshape(-1)
+    at = np.arange(d)
+    is_negative = words[at // 32] >> (at % 32).astype(np.uint64) & np.uint64(1)
+    return np.where(is_negative, -1.0, 1.0) * 2.0**-shift
+
+
+def butterflies(rows):
+    d, h = rows.shape[1], 1
+    while h < d:
+        x = rows.reshape(-1, d // (2 * h), 2, h)
+        a, b = x[:, :, 0], x[:, :, 1]
+        rows = np.stack([a + b, a - b], axis=2).reshape(-1, d)
+        h *= 2
+    return rows
+
+
+def rotated(values, d, is_back):
+    """Whole blocks of d values, in their own precision; the others as they are."""
+    whole, log2 = len(values) // d * d, d.bit_length() - 1
+    rows = values[:whole].reshape(-1, d)
+    if is_back:
+        rows = butterflies(rows) * rotation_factors(d, log2 // 2).astype(values.dtype)
+    else:
+        rows = butterflies(rows * rotation_factors(d, (log2 + 1) // 2).astype(values.dtype))
+    return np.concatenate([rows.reshape(-1), values[whole:]])
+
+
 def check_keys(h):
+    sizes = (32, 64, 128, 256, 512)
+    need(not h.rotation or (h.codec in (INT, MINMAX) and h.rotation in sizes and h.bucket in sizes), "keys")
     need(h.rounding != DITHER or h.codec in (INT, MINMAX), "keys")
     skips, ocp = h.flags & 1, h.flags & 4
     need(not ocp or h.codec in ELEMENTS, "keys")
@@ -340,7 +371,7 @@ def check_keys(h):
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 64, "fixed field")
+    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.flags < 64, "fixed field")
     need((h.codec in (NONE, LOSSLESS, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
@@ -375,4 +406,6 @@ def decode(chunk):
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type), unpacked)
     with np.errstate(all="ignore"):
         y = DECODERS[h.codec](h, payload, layout)
+        if h.rotation:
+            y = rotated(y, h.rotation, is_back=True)
         return Chunk(h, store(y.astype(np.float64), h.type) + (payload[layout.raw:] if layout.raw or not layout.coded else b""), unpacked)

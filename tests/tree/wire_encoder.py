@@ -6,7 +6,7 @@
 import numpy as np
 
 from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
-                          noise, plane_widths, store, ternary_bytes, widen)
+                          noise, plane_widths, rotated, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
 FLT_MIN = np.float32(2.0**-126)
@@ -301,6 +301,8 @@ def encode(header, values, plain, clip=2.5):
     payload = bytearray(layout.bytes)
     with np.errstate(all="ignore"):
         coded = values[:layout.coded]
+        if header.rotation:
+            coded = rotated(coded.astype(np.float64 if header.codec == MINMAX and header.type == FLOAT64 else np.float32), header.rotation, is_back=False)
         u = None
         if header.rounding:
             t = np.float64 if header.codec == MINMAX and header.type == FLOAT64 else np.float32

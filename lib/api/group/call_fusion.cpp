@@ -54,6 +54,7 @@ static bool can_be_fused(Collective collective) {
 static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     if (codec.is_lossless()) return true;
     if (codec.draws_noise() || codec.has_whole_buckets()) return false;
+    if (codec.rotation != 0 && count % codec.rotation != 0) return false;
     const bool is_complete = codec.bucket == 0 || count % codec.bucket == 0;
     switch (codec.row().kind) {
     case CodecKind::plain:

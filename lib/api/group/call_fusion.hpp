@@ -11,6 +11,7 @@
 // themselves are those
 // - with stochastic rounding, whose noise is drawn by the position in the vector;
 // - of topk and of buckets as long as a chunk;
+// - of codecs that rotate, if the last rotated block is incomplete;
 // - of onebit and norm, and of minmax with skip_incomplete, if the last bucket is incomplete;
 // - with a guard, which watches the calls of one tag;
 // - with an operation that the program has made;

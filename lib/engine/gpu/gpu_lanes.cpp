@@ -170,7 +170,9 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
     if (fold.sink->what == Op::What::encode) {
         const ChunkRange chunk = chunk_of(context, *fold.sink);
         const auto is_dithered = [&](const TileStep *step) {
-            return is_coded(*step) && chunk_of(context, *step).codec->dithers();
+            if (!is_coded(*step)) return false;
+            const Codec &codec = *chunk_of(context, *step).codec;
+            return codec.dithers() || codec.rotation != 0;
         };
         const bool has_dither = std::any_of(fold.sources.begin(),
                                             fold.sources.begin() + fold.source_count, is_dithered);
