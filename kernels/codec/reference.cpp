@@ -83,6 +83,7 @@ const CodecFamily &family_of(const Codec &codec) {
     case CodecKind::terngrad: return terngrad_family;
     case CodecKind::topk: return topk_family;
     case CodecKind::norm: return norm_family;
+    case CodecKind::tbq: return tbq_family;
     case CodecKind::integer:
     case CodecKind::plain: // neither these, casts nor dummy have codes
     case CodecKind::cast:

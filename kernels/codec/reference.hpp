@@ -36,7 +36,7 @@ struct CodecFamily {
                    double *values);
 };
 extern const CodecFamily integer_family, minmax_family, mx_family, nvfp4_family, onebit_family,
-    terngrad_family, topk_family, norm_family;
+    terngrad_family, topk_family, norm_family, tbq_family;
 
 // Returns the end of the range's elements that have codes; those behind them are sent as values.
 inline uint64_t coded_end(const ChunkRange &range) {

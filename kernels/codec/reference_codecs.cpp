@@ -7,6 +7,7 @@
 #include "kernels/codec/reference.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
+#include "kernels/codec/threshold_block.hpp"
 #include "kernels/codec/uniform_block.hpp"
 
 namespace qccl {
@@ -385,6 +386,27 @@ void decode_norm(const ChunkRange &range, const std::byte *payload, uint64_t fir
 } // namespace
 
 const CodecFamily norm_family{.encode = encode_norm, .decode = decode_norm};
+
+// ---- tbq
+
+namespace {
+
+void encode_tbq(const ChunkRange &range, const Noise &, DataType in, const void *src,
+                std::byte *payload) {
+    encode_groups(range, payload, [&](uint64_t i) {
+        return tbq_code(block_input(in, src, i - range.begin), range.codec->threshold);
+    });
+}
+
+void decode_tbq(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
+                double *values) {
+    for (size_t i = 0; i < count; i++)
+        values[i] = tbq_value(read_code(range, payload, first + i), range.codec->threshold);
+}
+
+} // namespace
+
+const CodecFamily tbq_family{.encode = encode_tbq, .decode = decode_tbq};
 
 // ---- topk
 

@@ -97,7 +97,8 @@ private:
     // Unpacks the planes below the 8-bit plane into buffer_.
     HWY_INLINE void unpack(int bits, uint64_t first, size_t count) {
         const CodecKind kind = range_.codec->row().kind;
-        const bool is_signed = kind == CodecKind::integer || kind == CodecKind::norm;
+        const bool is_signed =
+            kind == CodecKind::integer || kind == CodecKind::norm || kind == CodecKind::tbq;
         const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
         unpack_groups(buffer_, count, bits, sign, *range_.layout, first, payload_);
     }
@@ -323,6 +324,8 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
         if (range.codec->levels == Levels::uniform)
             return put_scaled<put, UniformNorm>(range, groups, payload, first, count, dst);
         return put_scaled<put, PowerNorm>(range, groups, payload, first, count, dst);
+    case CodecKind::tbq:
+        return put_scaled<put, ThresholdScale>(range, groups, payload, first, count, dst);
     case CodecKind::terngrad:
         return put_ternary<put>(range, payload, first * group_values, count, dst);
     case CodecKind::plain: // these have no codes

@@ -9,6 +9,7 @@
 // block, which is a group, and rounds the block's values to the grid of small floats. nvfp4:
 // computes the base of each bucket from its largest magnitude, then the scales and codes of the two
 // blocks of each group.
+// `tbq`, whose values have their codes by themselves.
 
 #if defined(QCCL_CPU_ENCODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_ENCODE_INL
@@ -18,6 +19,7 @@
 #endif
 
 #include "kernels/codec/small_float_block.hpp"
+#include "kernels/codec/threshold_block.hpp"
 #include "kernels/cpu/cpu_quantise-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -537,6 +539,35 @@ void encode_nvfp4(const ChunkRange &range, const Noise &noise, DataType in, cons
                              base, bytes + i * group_values);
             codes.take(g, count);
         }
+    }
+}
+
+// ---- tbq
+
+inline void encode_tbq(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
+    const Floats d;
+    const Ints di;
+    const Groups groups = groups_of(range);
+    GroupSource source(in, src, groups);
+    Codes codes(range, groups, payload);
+    const FloatVector threshold = hn::Set(d, range.codec->threshold), negative = hn::Neg(threshold);
+    for (size_t g = 0; g < groups.count; g += tile_groups) {
+        const size_t count = std::min(tile_groups, groups.count - g);
+        const float *const x = source.tile(g);
+        uint8_t *const bytes = codes.tile(g);
+        for (size_t at = 0; at < count * group_values; at += group_values) {
+            const auto vector = [&](size_t i) HWY_ATTR {
+                const FloatVector v = hn::LoadU(d, x + at + i);
+                const auto is_above = hn::RebindMask(di, hn::Ge(v, threshold)),
+                           is_below = hn::RebindMask(di, hn::Le(v, negative)),
+                           is_strange = hn::RebindMask(di, hn::Not(hn::IsFinite(v)));
+                const IntVector code = hn::IfThenElse(is_above, hn::Set(di, 1),
+                                                      hn::IfThenElseZero(is_below, hn::Set(di, 3)));
+                return hn::IfThenElse(is_strange, hn::Set(di, int32_t{tbq_nan_code}), code);
+            };
+            store_bytes<uint8_t, 1>(vector, bytes + at);
+        }
+        codes.take(g, count);
     }
 }
 

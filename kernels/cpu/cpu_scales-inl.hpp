@@ -128,6 +128,21 @@ struct PowerNorm {
     }
 };
 
+// y = code * threshold, and NaN for the code that stands for it. There are no scales to be read.
+struct ThresholdScale {
+    static constexpr bool is_of_halves = false, is_spread = false;
+    using Byte = int8_t;
+    static constexpr size_t numbers = 1;
+    static constexpr size_t wire_bytes = 0;
+    static HWY_INLINE void load(const Codec &codec, const std::byte *, size_t, float *dst) {
+        dst[0] = codec.threshold;
+    }
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector threshold, FloatVector) {
+        const auto is_nan = hn::Eq(code, hn::Set(Floats(), -2.0F));
+        return hn::IfThenElse(is_nan, float_vector(float_nan), hn::Mul(code, threshold));
+    }
+};
+
 // Several blocks of `int` share a group; `numbers` has a factor for each value.
 template <size_t block> struct SmallScales {
     static constexpr bool is_of_halves = false, is_spread = true;

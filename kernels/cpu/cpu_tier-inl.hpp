@@ -33,6 +33,7 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::mx:
     case CodecKind::nvfp4:
     case CodecKind::terngrad:
+    case CodecKind::tbq:
     case CodecKind::topk: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
     case CodecKind::plain:
@@ -127,6 +128,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
     if (row.kind == CodecKind::norm) return encode_norm(range, noise, in, src, payload);
     if (row.kind == CodecKind::onebit) return encode_signs(range, noise, in, src, payload);
     if (row.kind == CodecKind::terngrad) return encode_ternary(range, noise, in, src, payload);
+    if (row.kind == CodecKind::tbq) return encode_tbq(range, in, src, payload);
     if (row.kind == CodecKind::topk) return encode_largest(range, in, src, payload);
     const bool is_integer = row.kind == CodecKind::integer;
     if (range.codec->dithers())

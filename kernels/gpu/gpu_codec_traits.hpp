@@ -10,6 +10,7 @@
 #include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
+#include "kernels/codec/threshold_block.hpp"
 #include "kernels/codec/uniform_block.hpp"
 #include "kernels/gpu/gpu_lane.hpp"
 
@@ -353,6 +354,31 @@ template <class T> struct NormTraits {
         const uint32_t sign = 1U << (source.bits - 1);
         const auto code = static_cast<int32_t>(byte_of(low, i) ^ sign) - static_cast<int32_t>(sign);
         return static_cast<T>(norm_product(code, step, grid(source)));
+    }
+};
+
+// Without scales: the threshold is the codec's.
+template <class T> struct TbqTraits {
+    struct EveryCode {
+        bool has_codes = true;
+    };
+    using Scale = EveryCode;
+    QCCL_DEVICE static Scale load_scale(const Operand &, uint64_t) { return {}; }
+    QCCL_DEVICE static float threshold(const Operand &operand) {
+        return std::bit_cast<float>(operand.clip);
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &, const Operand &sink, Draw) {
+        return tbq_code(static_cast<float>(x), threshold(sink));
+    }
+
+    using Step = float;
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = 0;
+    QCCL_DEVICE static Step load_step(const std::byte *, const Operand &source, uint64_t) {
+        return threshold(source);
+    }
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &) {
+        return static_cast<T>(tbq_value(byte_of(codes, i), step));
     }
 };
 

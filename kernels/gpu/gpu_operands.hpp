@@ -260,6 +260,8 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
             return take_coded<NormTraits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::onebit:
             return take_coded<OnebitTraits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::tbq:
+            return take_coded<TbqTraits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::terngrad: return take_ternary<T>(source, place, values);
         case CodecId::topk:
         case CodecId::dgc: return take_kept<T>(source, place, values);

@@ -112,6 +112,10 @@ Result<Codec> read_codec(const Header &header) {
     codec.rotation = header.rotation;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
+    if (row.takes(SpecKey::threshold)) {
+        codec.threshold = std::bit_cast<float>(codec.bucket);
+        codec.bucket = 0;
+    }
     codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
     codec.momentum = row.usual.momentum;
     if (!is_possible(codec))
@@ -229,6 +233,13 @@ Noise stated_noise(std::span<const std::byte> header) {
     return {.key = taken.noise_key, .call = taken.call, .first_index = taken.first_index};
 }
 
+// Returns the header's field for the bucket, which codecs without one have for another number.
+static uint32_t bucket_field(const Codec &codec) {
+    if (codec.row().takes(SpecKey::ratio)) return codec.share;
+    return codec.row().takes(SpecKey::threshold) ? std::bit_cast<uint32_t>(codec.threshold)
+                                                 : codec.bucket;
+}
+
 static uint8_t flags_of(const Codec &codec) {
     const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
                    ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0,
@@ -249,7 +260,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .bits = codec.bits,
         .flags = flags_of(codec),
         .sampled_nmse = chunk.sampled_nmse,
-        .bucket = codec.row().takes(SpecKey::ratio) ? codec.share : codec.bucket,
+        .bucket = bucket_field(codec),
         .count = chunk.count,
         .first_index = chunk.first_index,
         .payload_bytes = payload_layout(codec, chunk.type, chunk.count).bytes,

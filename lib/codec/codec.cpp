@@ -30,6 +30,8 @@ bool is_possible_bucket(const CodecRow &row, uint32_t bucket) {
     return bucket <= largest_bucket && bucket % row.bucket_step == 0;
 }
 
+bool is_threshold(float threshold) { return std::isnormal(threshold) && threshold > 0; }
+
 // Whether so many values may be rotated together, or share a scale where values are rotated.
 bool is_rotated_size(uint32_t values) {
     return std::has_single_bit(values) && values >= least_rotation && values <= most_rotation;
@@ -57,6 +59,8 @@ bool is_possible(const Codec &codec) {
     if (!row.takes(SpecKey::levels) && codec.levels != row.usual.levels) return false;
     if (!row.takes(SpecKey::entropy) && codec.packs != row.usual.packs) return false;
     if (!is_possible_rotation(codec)) return false;
+    if (row.takes(SpecKey::threshold) ? !is_threshold(codec.threshold) : codec.threshold != 0)
+        return false;
     // The bucket that is the whole chunk is never incomplete.
     if (codec.skips_incomplete &&
         (!row.takes(SpecKey::skip_incomplete) || codec.bucket == Codec::whole_chunk))

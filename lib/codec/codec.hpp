@@ -44,6 +44,7 @@ enum class CodecId : uint8_t {
     dgc = 15,
     dummy = 16,
     lossless = 17,
+    tbq = 18,
 };
 
 // dither adds noise before it rounds to the nearest, and a decoder subtracts the noise again.
@@ -66,7 +67,7 @@ struct Codec {
 
     CodecId id = CodecId::none;
     // Bits of a code that is stored in planes. integer: 2 3 4 5 6 8 10 12; minmax: 1 .. 8; norm:
-    // 2 .. 8; mx and nvfp4: bits of the element; onebit: 1; others 0.
+    // 2 .. 8; mx and nvfp4: bits of the element; onebit: 1; tbq: 2; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
@@ -79,7 +80,8 @@ struct Codec {
     Levels levels = Levels::uniform;  // norm
     // terngrad: values are clipped at this many thousandths of their root mean square; others 0.
     uint32_t clip = 0;
-    uint32_t share = 0; // topk, dgc, dummy: millionths of a chunk's values that are kept; others 0
+    float threshold = 0; // tbq: what values become that reach it; others 0
+    uint32_t share = 0;  // topk, dgc, dummy: millionths of a chunk's values that are kept; others 0
     // dgc: what a state keeps of a velocity at each call, in thousandths, and the number of calls
     // of a state until the share is the final one. Never on the wire.
     uint32_t momentum = 0, warm_up = 0;
@@ -133,7 +135,7 @@ struct Codec {
 
 // Larger buckets are refused; the caller should ask for bucket=all instead.
 inline constexpr uint32_t largest_bucket = 1U << 30;
-// A guard's sample has this many values; codecs with larger buckets have no guard.
+// The values of a guard's sample; codecs with larger buckets have no guard.
 inline constexpr uint32_t largest_guarded_bucket = 4096;
 
 // Values that share a scale in OCP's formats.
@@ -162,6 +164,7 @@ enum class CodecKind : uint8_t {
     terngrad, // -1, 0 or 1 times a bucket's scale
     topk,     // the largest values alone
     norm,     // a sign, and a level between zero and a bucket's norm
+    tbq,      // plus or minus a threshold, which the codec has, or zero
     dummy,    // the first values alone: as many bytes as a codec that is only thought of
 };
 
@@ -183,6 +186,7 @@ enum class SpecKey : uint8_t {
     warmup,
     entropy,
     rotate,
+    threshold,
     nmse,
     most_bits,
     from,
@@ -265,8 +269,7 @@ inline constexpr BitsName int_names[] = {{"int12", 12}, {"int10", 10}, {"int8", 
 inline constexpr FloatFormat e4m3_element = info(DataType::float8e4m3).format,
                              e2m3_element{3, 0, 2, 7.5}, e2m1_element{1, 0, 2, 6};
 
-// nvfp4's scales have a fraction. Rounded to the nearest they are right on average; rounded up they
-// would increase a block's largest value at every hop.
+// nvfp4's scales have a fraction. Rounded up, they would increase the values at every hop.
 inline constexpr Codec usual_nvfp4 = [] {
     Codec codec = usual_codec(CodecId::nvfp4, 4, usual_nvfp4_bucket);
     codec.scaling = Scaling::ocp;
@@ -308,6 +311,14 @@ inline constexpr Codec usual_norm = [] {
 inline constexpr Codec usual_exact = [] {
     Codec codec;
     codec.sums_exactly = true;
+    return codec;
+}();
+
+// Few codes are not zero, so chunks are packed.
+inline constexpr Codec usual_tbq = [] {
+    Codec codec = usual_codec(CodecId::tbq, 2);
+    codec.threshold = 0.01F;
+    codec.packs = true;
     return codec;
 }();
 
@@ -446,6 +457,11 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .kind = CodecKind::plain,
      .usual = usual_lossless,
      .keys = key_bit(SpecKey::min)},
+    {.id = CodecId::tbq,
+     .name = "tbq",
+     .kind = CodecKind::tbq,
+     .usual = usual_tbq,
+     .keys = cast_keys | key_bit(SpecKey::threshold)},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");

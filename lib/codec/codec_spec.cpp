@@ -38,6 +38,7 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::warmup, "warmup", {"0 to 1000000000"}},
     {SpecKey::entropy, "entropy", {"0", "1"}},
     {SpecKey::rotate, "rotate", {"0", "off", "a power of two from 32 to 512"}},
+    {SpecKey::threshold, "threshold", {"a number from 1.2e-38 to 3.4e38"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
@@ -219,6 +220,20 @@ Done set_rotation(Codec &codec, std::string_view text) {
     return {};
 }
 
+std::string shortest_text(float number) {
+    char text[32];
+    return {text, std::to_chars(text, std::end(text), number).ptr};
+}
+
+Done set_threshold(Codec &codec, std::string_view text) {
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, codec.threshold);
+    if (problem != std::errc() || stop != end || !std::isnormal(codec.threshold) ||
+        codec.threshold < 0)
+        return bad_value(SpecKey::threshold, text);
+    return {};
+}
+
 Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
     case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
@@ -250,6 +265,7 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         codec.packs = text == "1";
         return {};
     case SpecKey::rotate: return set_rotation(codec, text);
+    case SpecKey::threshold: return set_threshold(codec, text);
     case SpecKey::owner:
         if (text != "decoded" && text != "exact") return bad_value(key, text);
         codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
@@ -369,6 +385,8 @@ std::string spec(const Codec &codec) {
     if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
+    if (codec.threshold != row->usual.threshold)
+        add(SpecKey::threshold, shortest_text(codec.threshold));
     if (codec.momentum != row->usual.momentum)
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));

@@ -306,6 +306,14 @@ Loss terngrad_loss(const Codec &codec) {
     return {.shrink = 1 - correlation / values, .growth = square / values - 1};
 }
 
+// Of values with variance 1, whose size does matter here.
+double tbq_nmse(const Codec &codec) {
+    const double threshold = std::min(double{codec.threshold}, everywhere);
+    const Interval below{0, threshold}, above{threshold, everywhere};
+    return 2 *
+           (below.integral(0, 0, 1) + (above.is_empty() ? 0 : above.squared_distance(threshold)));
+}
+
 // The levels of `norm`, as shares of the norm.
 struct NormLevels {
     double count; // above zero
@@ -399,6 +407,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecKind::onebit: return onebit_nmse(codec);
     case CodecKind::terngrad: return terngrad_loss(codec).nmse();
     case CodecKind::topk: return topk_nmse(codec);
+    case CodecKind::tbq: return tbq_nmse(codec);
     case CodecKind::dummy: return 1 - static_cast<double>(codec.share) / whole_share;
     case CodecKind::norm: return codec.norm == BucketNorm::l2 ? l2_nmse(codec) : linf_nmse(codec);
     }
@@ -429,6 +438,7 @@ Loss repeated(const Codec &codec, const Loss &once, double encodes, double summa
     }
     case CodecKind::dummy: return {.shrink = nu, .growth = -nu}; // the same values at every encode
     case CodecKind::onebit:
+    case CodecKind::tbq:
     case CodecKind::topk: {
         const double lost = 1 - std::pow(1 - nu, encodes);
         return {.shrink = lost, .growth = -lost};
@@ -519,7 +529,8 @@ double bits_per_value(const Codec &codec, DataType type) {
 }
 
 double usual_packed_share(const Codec &codec, DataType type) {
-    constexpr double exponent_bits = 3, block_share = 0.94, chunk_share = 0.4;
+    constexpr double exponent_bits = 3, block_share = 0.94, chunk_share = 0.4, sparse_share = 0.1;
+    if (codec.id == CodecId::tbq) return sparse_share;
     if (!codec.is_plain()) return codec.bucket == Codec::whole_chunk ? chunk_share : block_share;
     const DataType travels = codec.plain_type(type);
     const auto bits = static_cast<double>(8 * type_bytes(travels));

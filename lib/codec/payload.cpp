@@ -266,6 +266,7 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
     case CodecKind::plain:
     case CodecKind::cast:
     case CodecKind::topk:
+    case CodecKind::tbq:
     case CodecKind::dummy: break; // without scales
     case CodecKind::integer: {
         const auto limit = static_cast<int16_t>((255 - (codec.bits - 1)) << 7);

@@ -80,6 +80,8 @@
     X(encode_nvfp4_double)                                                                         \
     X(encode_onebit_float)                                                                         \
     X(encode_onebit_double)                                                                        \
+    X(encode_tbq_float)                                                                            \
+    X(encode_tbq_double)                                                                           \
     X(encode_terngrad_float)                                                                       \
     X(encode_terngrad_double)                                                                      \
     X(encode_norm_float)                                                                           \
@@ -168,7 +170,8 @@ struct Operand {
     uint8_t rotation_log2 = 0;         // log2 of the values that are rotated together; 0: none are
     DataType type = DataType::float32; // plain: type of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all values
-    uint32_t clip = 0; // sink, terngrad: clip limit, in thousandths of the deviation
+    // sink, terngrad: clip limit, in thousandths of the deviation; tbq: the threshold's bits
+    uint32_t clip = 0;
     std::array<uint8_t, chunk_parts> gap{}; // sink: bytes to zero before each section
     std::byte *at = nullptr;                // plain: the first value; otherwise the chunk's payload
     uint64_t coded = 0;                     // codes: number of the chunk's values that have codes

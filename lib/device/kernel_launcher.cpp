@@ -56,7 +56,9 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
                     .rotation_log2 = log2_of(codec.rotation),
                     .type = range.type,
                     .bucket = codec.bucket,
-                    .clip = codec.clip,
+                    .clip = codec.row().kind == CodecKind::tbq
+                                ? std::bit_cast<uint32_t>(codec.threshold)
+                                : codec.clip,
                     .at = const_cast<std::byte *>(payload),
                     .coded = layout.coded,
                     .kept = layout.kept,
@@ -206,6 +208,7 @@ constexpr CodecKernels codec_kernels[] = {
      {},
      {encode_norm_float, encode_norm_double},
      {{measure_norm_float, measure_norm_double}}},
+    {CodecId::tbq, {}, {encode_tbq_float, encode_tbq_double}, {}},
     {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
     {CodecId::dgc, {}, {topk_write_float, topk_write_double}, {}},
 };

@@ -8,8 +8,8 @@ namespace qccl {
 
 // The output of `qccl-perf codec --rates -b 8M`, the better of two runs: medians for 8 MiB of
 // evenly distributed values on one core of a Zen 5 virtual machine. The vector code of onebit,
-// terngrad and topk was measured on a Zen 4 one, whose rates of int4 are 0.8 of those here, and the
-// stochastic rounding of casts on one that decodes them at 0.7 of the rates here.
+// terngrad, topk and tbq was measured on a Zen 4 one, whose rates of int4 are 0.8 of those here,
+// and the stochastic rounding of casts on one that decodes them at 0.7 of the rates here.
 inline constexpr CodecRateRow measured_rates[] = {
     // clang-format off
     {"fp16", "scalar", {0.54F, 0.93F, 0.89F}},
@@ -147,6 +147,11 @@ inline constexpr CodecRateRow measured_rates[] = {
     {"dummy", "sse4", {179.0F, 46.1F, 27.3F}},
     {"dummy", "avx2", {176.6F, 48.4F, 53.5F}},
     {"dummy", "avx512", {177.7F, 49.4F, 56.5F}},
+    {"tbq:entropy=0", "scalar", {0.50F, 0.50F, 0.49F}},
+    {"tbq:entropy=0", "generic", {0.82F, 1.29F, 1.12F}},
+    {"tbq:entropy=0", "sse4", {13.8F, 9.43F, 20.5F}},
+    {"tbq:entropy=0", "avx2", {25.6F, 10.5F, 32.5F}},
+    {"tbq:entropy=0", "avx512", {29.6F, 10.4F, 39.5F}},
     {"lossless", "scalar", {1.03F, 1.04F, 0.75F}},
     {"lossless", "generic", {0.93F, 0.97F, 0.70F}},
     {"lossless", "sse4", {0.97F, 2.19F, 2.09F}},

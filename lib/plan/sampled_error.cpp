@@ -71,7 +71,8 @@ Loss scaled(const Loss &loss, double factor) {
 double repeats(const Codec &codec, const NoiseMoments &encodes, double nmse, double summands,
                double free) {
     const double more = encodes.first - 1;
-    if (codec.row().kind == CodecKind::onebit) return 1 + free * more;
+    const CodecKind kind = codec.row().kind;
+    if (kind == CodecKind::onebit || kind == CodecKind::tbq) return 1 + free * more;
     return 1 + free * (1 - nmse) * std::min(more, 1 - 1 / summands);
 }
 
@@ -94,7 +95,7 @@ Loss expected_loss(const Codec &codec, const NoiseMoments &encodes, const Loss &
     const CodecKind kind = codec.row().kind;
     const double nmse = whole.once.nmse();
     if (kind == CodecKind::dummy) return whole.once; // the same part each time
-    if (kind == CodecKind::topk || kind == CodecKind::onebit) {
+    if (kind == CodecKind::topk || kind == CodecKind::onebit || kind == CodecKind::tbq) {
         const double times = repeats(codec, encodes, nmse, summands, std::min(free, 1.0));
         return scaled(repeated(codec, whole.once, times, summands), std::max(1.0, power_ratio));
     }

@@ -214,6 +214,7 @@ double encode_bound(const Codec &codec) {
     case CodecKind::nvfp4: return std::ldexp(1.0, -row.element.fraction_bits);
     case CodecKind::onebit:
     case CodecKind::terngrad:
+    case CodecKind::tbq:
     case CodecKind::dummy:
     case CodecKind::topk: return 1; // a value may become anything up to the largest value, or zero
     }

@@ -181,6 +181,7 @@ static training_t *train(const trained_t *trained, const char *codec, int has_st
 
 static const trained_t trained[] = {
     {"onebit:min=0", 0.05f, 0, 400},
+    {"tbq:threshold=0.3,min=0", 0.05f, 0, 400},
     {"terngrad:clip=1.5,min=0", 0.05f, 0, 400}, /* without clip it loses more than it is given */
     {"topk:ratio=0.01,min=0", 0.05f, 0, 400},
     {"int2:min=0", 0.05f, 0, 400},

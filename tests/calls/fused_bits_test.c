@@ -48,6 +48,7 @@ static const struct {
               {"mxfp4:scale=ocp", always},
               {"nvfp4:bucket=64,scale=ceil", always},
               {"nvfp4", always},
+              {"tbq:threshold=0.5", always},
               {"minmax:bits=5,bucket=100,skip_incomplete=1", sometimes},
               {"onebit:bucket=100", sometimes},
               {"norm:bits=5,bucket=100,round=nearest", sometimes},

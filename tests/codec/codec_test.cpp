@@ -55,6 +55,9 @@ static void keys_are_read() {
     CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
     CHECK_EQ(spec(parsed("minmax:seed=5,round=dither,bits=4")),
              "minmax:bits=4,round=dither,seed=5");
+    CHECK_EQ(parsed("tbq:threshold=0.25").threshold, 0.25F);
+    CHECK_EQ(spec(parsed("tbq:threshold=0.1,entropy=0")), "tbq:threshold=0.1,entropy=0");
+    CHECK_EQ(spec(parsed("tbq:threshold=0.01")), "tbq");
     CHECK_EQ(parsed("int4:rotate=128").rotation, 128U);
     CHECK_EQ(spec(parsed("minmax:rotate=64,bits=4")), "minmax:bits=4,rotate=64");
     CHECK(parsed("int4:rotate=off") == parsed("int4:rotate=0"));
@@ -166,7 +169,7 @@ static void strange_names_are_refused() {
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
                   "int4, int3, int2, minmax, "
                   "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-                  "lossless, exact, auto");
+                  "lossless, tbq, exact, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -220,6 +223,9 @@ static void strange_values_are_refused() {
     for (const char *value : {"", "1", "16", "48", "1024", "-32", "on", "4294967296"})
         check_refused(std::string("int4:rotate=") + value,
                       "possible are 0, off, a power of two from 32 to 512");
+    for (const char *value : {"", "0", "-1", "nan", "inf", "1e-39", "1e39", "0.5x", "+1", " 1"})
+        check_refused(std::string("tbq:threshold=") + value, "a number from 1.2e-38 to 3.4e38");
+    check_refused("onebit:threshold=1", "possible are bucket, min");
     check_refused("norm:rotate=128", "norm, levels, entropy, guard, owner");
     check_refused("none:entropy=1", "none takes no keys");
     check_refused("lossless:entropy=1", "possible is min");
@@ -415,6 +421,10 @@ static void possible_is_what_a_spec_can_say() {
     check_impossible("dummy", [](Codec &codec) { codec.share = 0; });
     check_impossible("norm", [](Codec &codec) { codec.bits = 1; });
     check_impossible("minmax", [](Codec &codec) { codec.norm = BucketNorm::linf; });
+    check_impossible("tbq", [](Codec &codec) { codec.threshold = 0; });
+    check_impossible("tbq", [](Codec &codec) { codec.threshold = -1; });
+    check_impossible("tbq", [](Codec &codec) { codec.threshold = std::nanf(""); });
+    check_impossible("int4", [](Codec &codec) { codec.threshold = 1; });
     check_impossible("norm", [](Codec &codec) { codec.rotation = 128; });
     check_impossible("int4", [](Codec &codec) { codec.rotation = 96; });
     check_impossible("int4:block=16", [](Codec &codec) { codec.rotation = 64; });

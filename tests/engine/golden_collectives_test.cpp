@@ -107,6 +107,7 @@ constexpr const char *codecs[] = {"none",
                                   "norm:bits=4,bucket=64",
                                   "dgc:ratio=0.05",
                                   "dummy:ratio=0.3",
+                                  "tbq:threshold=0.5",
                                   "lossless",
                                   "int5:entropy=1"};
 

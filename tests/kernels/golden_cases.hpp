@@ -132,6 +132,7 @@ inline void add_newer_specs(std::vector<std::string> &list) {
                  "int5:rotate=128,entropy=1", "minmax:bits=4,bucket=128,rotate=128",
                  "minmax:bits=8,rotate=64,round=stochastic",
                  "minmax:bits=3,bucket=64,skip_incomplete=1,rotate=256,round=dither"});
+    list.insert(list.end(), {"tbq", "tbq:threshold=0.75,entropy=0"});
 }
 
 inline std::vector<std::string> specs() {

@@ -20,6 +20,11 @@ constexpr DataType float_types[] = {DataType::float32, DataType::float16,    Dat
                                     DataType::float64, DataType::float8e4m3, DataType::float8e5m2};
 
 void add_rotated(std::vector<Codec> &all) {
+    Codec sparse = usual_codec("tbq");
+    for (const float threshold : {0.75F, 0x1p-126F, 3e38F}) {
+        sparse.threshold = threshold;
+        all.push_back(sparse);
+    }
     uint32_t rotation = most_rotation;
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dither})
         for (const uint32_t bucket : {32U, 64U, 512U})

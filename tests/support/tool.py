@@ -71,8 +71,8 @@ def payload_bytes(codec, count, type_bytes):
         digits = count // 512 * 104 + -(-(count % 512) // 20) * 4
         return round_up(digits, 16) + -(-count // 512) * 4 if count else 0
     bits = {"int12": 12, "int10": 10, "int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8,
-            "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4, "nvfp4": 4, "onebit": 1, "norm": 8}[codec]
-    scales = [(512, 8)] if codec in ("minmax", "onebit") else [(32, 1)] if codec.startswith("mx") else \
+            "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4, "nvfp4": 4, "onebit": 1, "norm": 8, "tbq": 2}[codec]
+    scales = [] if codec == "tbq" else [(512, 8)] if codec in ("minmax", "onebit") else [(32, 1)] if codec.startswith("mx") else \
         [(16, 1), (1024, 4)] if codec == "nvfp4" else [(512, 4)] if codec == "norm" else [(32, 2)]
     end = 0
     for width in (8, 4, 2, 1):
@@ -85,7 +85,7 @@ def payload_bytes(codec, count, type_bytes):
 
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
-    block = {"none": 1, "lossless": 1, "dummy": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
+    block = {"none": 1, "lossless": 1, "dummy": 1, "tbq": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
              "nvfp4": 1024, "onebit": 512, "terngrad": 512, "norm": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)

@@ -11,7 +11,7 @@ import numpy as np
 import wire_packing
 from wire_packing import need
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY, LOSSLESS = range(18)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY, LOSSLESS, TBQ = range(19)
 SPARSE = (TOPK, DGC)
 DITHER = 2
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
@@ -125,7 +125,7 @@ def layout_of(codec, kind, bits, bucket, skips, n):
         values = -(-(indices + kept * 2) // 16) * 16
         gaps = [(pages, indices), (indices + kept * 2, values)]
         return Layout({}, 0, 0, 0, (kept, indices, values), 0, values + kept * TYPE_BYTES[kind], n, 0, gaps)
-    size = bucket or max(n, 1)
+    size = bucket if bucket and codec != TBQ else max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
     scale_values, scale_bytes = scale_of(codec, size)
@@ -142,6 +142,8 @@ def layout_of(codec, kind, bits, bucket, skips, n):
     for width in plane_widths(bits):
         planes[width] = section(groups * 4 * width)
     digits = section(coded // size * ternary_bytes(size) + ternary_bytes(coded % size)) if codec == TERNGRAD else 0
+    if codec == TBQ:
+        return Layout(planes, 0, 0, 0, 0, 0, end, coded, 0, gaps)
     scales = section(scale_count * scale_bytes)
     bases = section(-(-coded // size) * 4) if codec == NVFP4 else 0
     raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
@@ -306,8 +308,13 @@ def decode_dummy(header, payload, layout):
     return y
 
 
+def decode_tbq(header, payload, layout):
+    t = np.uint32(header.bucket).view(np.float32)
+    return np.array([0, t, np.nan, -t], np.float32)[read_codes(payload, layout, 2)]
+
+
 DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
-            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk, DUMMY: decode_dummy}
+            TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk, DUMMY: decode_dummy, TBQ: decode_tbq}
 
 
 def rotation_factors(d, shift):
@@ -361,6 +368,9 @@ def check_keys(h):
         need(h.bits == h.rounding == 0 and 1 <= h.bucket <= 1000000, "keys")
     elif h.codec == TERNGRAD:
         need(h.bits == 0 and 1 <= h.bucket <= 1 << 30 and h.rounding, "keys")
+    elif h.codec == TBQ:
+        t = np.uint32(h.bucket).view(np.float32)
+        need(h.bits == 2 and not h.rounding and np.isfinite(t) and t >= np.float32(2.0**-126), "keys")
     elif h.codec == ONEBIT:
         need(h.bits == 1 and 1 <= h.bucket <= 1 << 30 and not h.rounding, "keys")
     else:

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TBQ, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
                           noise, plane_widths, rotated, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -265,7 +265,12 @@ def encode_onebit(header, values, u):
     return (x < 0).reshape(-1)[:count].astype(np.int64), means.tobytes()
 
 
-ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit, NORM: encode_norm}
+def encode_tbq(header, values, u):
+    x, t = values.astype(np.float32), np.uint32(header.bucket).view(np.float32)
+    return np.where(np.isfinite(x), np.where(x >= t, 1, np.where(x <= -t, 3, 0)), 2), b""
+
+
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit, NORM: encode_norm, TBQ: encode_tbq}
 
 
 def write_planes(payload, layout, bits, codes):

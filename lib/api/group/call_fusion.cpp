@@ -61,7 +61,8 @@ static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     case CodecKind::cast:
     case CodecKind::integer:
     case CodecKind::mx:
-    case CodecKind::nvfp4: return true;
+    case CodecKind::nvfp4:
+    case CodecKind::tbq: return true;
     case CodecKind::minmax: return is_complete || !codec.skips_incomplete;
     case CodecKind::onebit: // scales depend on how many values there are, or on where they lie
     case CodecKind::norm: return is_complete;
