@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_tiers.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -85,6 +86,8 @@ Codec random_codec(Dice &dice) {
         codec.bucket = Codec::whole_chunk;
     else if (row.takes(SpecKey::skip_incomplete))
         codec.skips_incomplete = dice.roll(3) == 0;
+    if (row.takes(SpecKey::threshold))
+        codec.threshold = std::bit_cast<float>((1 + dice.roll(254)) << 23 | dice.roll(1U << 23));
     if (row.takes(SpecKey::rotate) && dice.roll(4) == 0) {
         codec.bucket = least_rotation << dice.roll(5);
         codec.rotation = least_rotation << dice.roll(5);

@@ -45,7 +45,8 @@ const std::string specs[] = {"lossless",
                              "nvfp4:entropy=1",
                              "onebit:entropy=1",
                              "terngrad:bucket=96,entropy=1",
-                             "norm:bits=2,entropy=1"};
+                             "norm:bits=2,entropy=1",
+                             "tbq:threshold=0.5"};
 
 PackScratch &scratch() {
     static const auto memory = std::make_unique<PackScratch>();
