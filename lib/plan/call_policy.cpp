@@ -244,7 +244,7 @@ bool is_open_to_environment(const CallTraits &call) {
 }
 
 CodecChoice by_rule(const Rule &rule, const CallTraits &call) {
-    if (is_open_to_environment(call) || rule.codec->is_lossless()) {
+    if (is_open_to_environment(call) || rule.codec->keeps_type()) {
         CodecChoice choice = unless_impossible(*rule.codec, call);
         choice.rule = &rule;
         return choice;
@@ -261,9 +261,9 @@ Result<PlanFile> read_plan(const std::string &path, const ReadFile &read) {
     return parse_plan_file(text);
 }
 
-bool are_all_lossless(const Rules &rules) {
+bool ask_for_no_codec(const Rules &rules) {
     return std::ranges::all_of(rules.all(),
-                               [](const Rule &rule) { return rule.codec->is_lossless(); });
+                               [](const Rule &rule) { return *rule.codec == Codec(); });
 }
 
 } // namespace
@@ -299,7 +299,7 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
     policy.plan = rules.plan;
     if (policy.plan) policy.plan->rules = rules.plan->rules.of_communicator(name);
     // Without a plan file, rules that ask for no codec change nothing.
-    if (!policy.plan && are_all_lossless(policy.codecs)) policy.codecs = {};
+    if (!policy.plan && ask_for_no_codec(policy.codecs)) policy.codecs = {};
     policy.has_segment = settings.segment_bytes.has_value();
     policy.has_lanes = settings.lanes.has_value();
     return policy;

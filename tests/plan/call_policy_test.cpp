@@ -95,6 +95,19 @@ static void an_impossible_codec_is_refused_only_where_the_call_names_it() {
         }
 }
 
+// Exact sums lose nothing, and yet are asked for.
+static void the_environment_may_ask_for_exact_sums() {
+    const CallPolicy exact = policy({}, {"QCCL_CODEC=exact"});
+    CHECK_EQ(chosen(exact, nullptr, float_sum), "exact");
+    CHECK_EQ(exact.codec_text(), policy({}, {"QCCL_CODEC=exact"}).codec_text());
+    CHECK(exact.codec_text() != policy({}, {"QCCL_CODEC=none"}).codec_text());
+    const CallPolicy communicator = policy(codec("exact"));
+    CHECK_EQ(chosen(communicator, nullptr, float_sum), "exact");
+    const CallTraits max = shape(Collective::all_reduce, DataType::float32, RedOp::max);
+    CHECK_EQ(chosen(exact, nullptr, max), "none");
+    CHECK_EQ(chosen(communicator, nullptr, max), "none");
+}
+
 static void items_decide_by_the_call() {
     const CallPolicy items = policy({}, {"QCCL_CODEC=int4@bytes>=1M,op=sum;int8@bytes>=64K"});
     for (const auto &[count, op, expected] :
@@ -209,6 +222,7 @@ int main() {
         QTEST(only_a_call_reaches_what_does_not_reduce),
         QTEST(the_environment_reaches_sum_and_avg_of_floating_point),
         QTEST(an_impossible_codec_is_refused_only_where_the_call_names_it),
+        QTEST(the_environment_may_ask_for_exact_sums),
         QTEST(items_decide_by_the_call),
         QTEST(settings_precede_the_plan_file),
         QTEST(the_communicator_s_algorithm_precedes_all),
