@@ -57,7 +57,7 @@ private:
 
 // Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
 // Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 12, newest_protocol = 12;
+inline constexpr uint32_t oldest_protocol = 13, newest_protocol = 13;
 
 // The first bytes that ranks exchange; their layout never changes.
 struct ProtocolOffer {
