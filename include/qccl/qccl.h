@@ -1424,8 +1424,8 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless tbq
  * exact, then ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale,
  * norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold, guard, owner). A wrong
- * spec is refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are immutable: any
- * thread may use one, in any communicator.
+ * spec is refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are
+ * immutable: any thread may use one, in any communicator.
  *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
  * "lossless" does so with the exponents of the values themselves. How many bytes result depends on

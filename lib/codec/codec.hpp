@@ -1,7 +1,7 @@
 // A codec as data: its parameters, its row in the table of codecs (all that differs between codecs
 // except their arithmetic), the sizes of its output and the calls it supports. WIRE.md defines the
 // bytes, and kernels/ writes them. Used by planner, engine, kernels and C API. Pure; any thread may
-// call. error_model.cpp defines unit_nmse and the losses, codec_spec.cpp specs.
+// call. codec_spec.cpp defines specs.
 #pragma once
 
 #include "base/result.hpp"
@@ -583,33 +583,5 @@ Done check_for_reductions(const Codec &codec);
 size_t grain(const Codec &codec);
 // Returns the grid for a call that uses both codecs.
 size_t grain(const Codec &codec, const Codec &other);
-
-// Returns the expected NMSE of one encode of Gaussian values of any variance (nu of the error
-// prediction); 0 for none and for casts that do not narrow. Integrates numerically, which takes up
-// to 2 ms: callers keep the result.
-double unit_nmse(const Codec &codec, DataType type);
-
-// The effect of encoding on a value as part of a sum, after Bussgang's theorem (1952): the decoded
-// value is 1 - shrink times the value, plus noise that is not correlated with the value; the mean
-// square of the decoded value is 1 + growth times the value's.
-struct Loss {
-    double shrink = 0, growth = 0;
-
-    // The mean square of the difference, in units of the value's mean square.
-    double nmse() const { return 2 * shrink + growth; }
-    Loss followed_by(const Loss &next) const;
-};
-
-// Returns the loss of a sum of `summands` independent Gaussian values with mean zero, each of which
-// is encoded `encodes` times on its way, on average. Fine codecs only add noise, and the noise of
-// all encodes adds up. The part that `topk` drops and `onebit` averages away is not correlated with
-// the rest, so the loss never exceeds the values: with nu for unit_nmse it is 1 - (1 - nu)^encodes.
-// `dummy` drops the same part each time. `terngrad` is right on average except for the values that
-// it clips, and its noise is encoded again: the noise grows by a factor with each encode, up to
-// that of a sum whose terms all have their largest values in one place. The noise of `norm` is
-// encoded again, too, if its levels are uniform and it rounds with noise. Calls unit_nmse.
-Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
-// Returns the loss of such a sum if one encode is known to lose `once`.
-Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);
 
 } // namespace qccl

@@ -1,7 +1,8 @@
-// Upper bounds of a codec's error on data as programs sum them (heavy tails, blocks of mixed scale,
-// ranks that resemble each other), and the loss as measured on samples. The planner chooses a codec
-// for a budget by the bounds; loss_of (codec.hpp) assumes Gaussian values, and such data exceed its
-// result. The engine's call sampler and the audit use the measured loss. Pure; any thread may call.
+// What codecs lose: as expected of Gaussian values; upper bounds on data as programs sum them
+// (heavy tails, blocks of mixed scale, ranks that resemble each other), which exceed what is
+// expected; and as measured on samples. The planner predicts by the first and chooses a codec for a
+// budget by the second. The engine's call sampler and the audit use the third. Pure; any thread may
+// call.
 #pragma once
 
 #include "codec/codec.hpp"
@@ -9,6 +10,36 @@
 #include <span>
 
 namespace qccl {
+
+// ---- Expected losses
+
+// Returns the expected NMSE of one encode of Gaussian values of any variance (nu of the error
+// prediction); 0 for none and for casts that do not narrow. Integrates numerically, which takes up
+// to 2 ms: callers keep the result.
+double unit_nmse(const Codec &codec, DataType type);
+
+// The effect of encoding on a value as part of a sum, after Bussgang's theorem (1952): the decoded
+// value is 1 - shrink times the value, plus noise that is not correlated with the value; the mean
+// square of the decoded value is 1 + growth times the value's.
+struct Loss {
+    double shrink = 0, growth = 0;
+
+    // The mean square of the difference, in units of the value's mean square.
+    double nmse() const { return 2 * shrink + growth; }
+    Loss followed_by(const Loss &next) const;
+};
+
+// Returns the loss of a sum of `summands` independent Gaussian values with mean zero, each of which
+// is encoded `encodes` times on its way, on average. Fine codecs only add noise, and the noise of
+// all encodes adds up. The part that `topk` drops and `onebit` averages away is not correlated with
+// the rest, so the loss never exceeds the values: with nu for unit_nmse it is 1 - (1 - nu)^encodes.
+// `dummy` drops the same part each time. `terngrad` is right on average except for the values that
+// it clips, and its noise is encoded again: the noise grows by a factor with each encode, up to
+// that of a sum whose terms all have their largest values in one place. The noise of `norm` is
+// encoded again, too, if its levels are uniform and it rounds with noise. Calls unit_nmse.
+Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
+// Returns the loss of such a sum if one encode is known to lose `once`.
+Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);
 
 // ---- Bounds
 

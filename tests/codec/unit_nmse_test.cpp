@@ -3,6 +3,8 @@
 #include "tests/kit/spec_lists.hpp"
 #include "tests/kit/trip.hpp"
 
+#include "codec/error_model.hpp"
+
 using namespace qccl;
 using namespace trip;
 

@@ -5,6 +5,8 @@
 #include "tests/kit/spec_lists.hpp"
 #include "tests/kit/sample.hpp"
 
+#include "codec/error_model.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
