@@ -1422,10 +1422,15 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless tbq
- * exact, then ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete, scale,
- * norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold, guard, owner). A wrong
- * spec is refused (qcclInvalidArgument), and the sentence says what is possible. Codecs are
- * immutable: any thread may use one, in any communicator.
+ * bound exact, then ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete,
+ * scale, norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold, abs, rel, guard,
+ * owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what is possible.
+ * Codecs are immutable: any thread may use one, in any communicator.
+ *
+ * "bound:abs=E" changes no value by more than E at each encode, and "bound:rel=E" by no more than E
+ * times the range of the values that are encoded together. A sum has at most as many such errors as
+ * there are encodes on its way. Between hosts, and in containers, blocks of 32 values take the bits
+ * that their largest multiple of the step needs.
  *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
  * "lossless" does so with the exponents of the values themselves. How many bytes result depends on
@@ -1494,7 +1499,7 @@ QCCL_API qcclResult_t qcclCodecGetSpec(qcclCodec_t codec, char *buffer, size_t *
  * count: number of values.
  * type: of the values.
  * bytes_out: receives the number, which includes the header of the container. A codec with
- *   "entropy=1", and "lossless", may need less; all others need exactly so many.
+ *   "entropy=1", "lossless" and "bound" may need less; all others need exactly so many.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  The codec does not encode this type, or has "auto", "guard" or
@@ -1511,8 +1516,8 @@ QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, 
  * dst: `capacity` bytes of memory of the host, which do not overlap src. capacity is at least what
  *   qcclCodecMaxEncodedBytes gives.
  * written_out: receives the number of bytes of the container. It is set when the call returns, also
- *   with a stream. So on a stream a codec with "entropy=1", or "lossless", writes the container
- *   without the entropy coding, which has as many bytes as qcclCodecMaxEncodedBytes gives.
+ *   with a stream. So on a stream a codec with "entropy=1", "lossless" or "bound" writes the
+ *   container without packing, which has as many bytes as qcclCodecMaxEncodedBytes gives.
  * stream: a stream from qcclStreamCreate, which uses src and dst until it has come past the call;
  *   or NULL or QCCL_STREAM_SYNC: the call returns when it is done.
  * Returns

@@ -2,6 +2,8 @@
 // are, and the streams of symbols with their frequencies. The steps of a tier do the rest.
 #include "kernels/codec/packing.hpp"
 
+#include "kernels/codec/grid.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -16,6 +18,11 @@ SymbolSource symbols_of(const ChunkRange &whole) {
     source.end = layout.bytes;
     if (codec.is_plain()) {
         source.symbols = whole.whole;
+        if (codec.has_grid()) {
+            source.form = SymbolForm::grid;
+            source.end = whole.whole * type_bytes(codec.plain_type(whole.type));
+            return source;
+        }
         switch (type_bytes(codec.plain_type(whole.type))) {
         case 1: break;
         case 2: source.form = SymbolForm::halves; break;
@@ -68,7 +75,8 @@ size_t SymbolSource::raw_bytes(size_t count) const {
     case SymbolForm::doubles: return 6 * count;
     case SymbolForm::bytes:
     case SymbolForm::pairs:
-    case SymbolForm::codes: break;
+    case SymbolForm::codes:
+    case SymbolForm::grid: break;
     }
     return 0;
 }
@@ -221,6 +229,27 @@ bool has_planes(const SymbolSource &source) {
     return source.form == SymbolForm::pairs || source.form == SymbolForm::codes;
 }
 
+// ---- Values on a grid
+
+bool has_doubles(const ChunkRange &whole) {
+    return whole.codec->plain_type(whole.type) == DataType::float64;
+}
+
+// A relative bound's step lies behind the values.
+float step_of(const ChunkRange &whole, const std::byte *payload) {
+    if (!whole.codec->is_relative) return grid_step(whole.codec->bound);
+    float step;
+    std::memcpy(&step, payload + whole.layout->scales, sizeof step);
+    return step;
+}
+
+size_t blocks_of(SymbolSpan span) { return (span.count + grid_block - 1) / grid_block; }
+
+// Payloads lie at multiples of 16.
+template <class T, class Payload> T *values_at(Payload *payload, SymbolSpan span) {
+    return reinterpret_cast<T *>(payload) + span.first;
+}
+
 // ---- Segments
 
 // Where a segment's bytes go, and how many of them there are.
@@ -264,6 +293,7 @@ public:
         : steps_(steps), whole_(whole), source_(source), payload_(payload), scratch_(scratch) {}
 
     bool write(SymbolSpan span, SegmentRoom &sink) {
+        if (source_.form == SymbolForm::grid) return write_blocks(span, sink);
         std::byte *const raw = sink.take(source_.raw_bytes(span.count));
         if (!raw) return false;
         uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
@@ -278,6 +308,29 @@ public:
     }
 
 private:
+    bool write_blocks(SymbolSpan span, SegmentRoom &sink) {
+        std::byte *const size = sink.take(sizeof(uint32_t));
+        if (!size) return false;
+        PackedBlocks blocks{.step = step_of(whole_, payload_),
+                            .codes_entropy = whole_.codec->codes_entropy,
+                            .widths = scratch_.streams[1],
+                            .symbols = scratch_.streams[0],
+                            .bodies = sink.at,
+                            .room = sink.room};
+        if (!(has_doubles(whole_)
+                  ? steps_.pack_doubles(values_at<const double>(payload_, span), span.count, blocks)
+                  : steps_.pack_floats(values_at<const float>(payload_, span), span.count, blocks)))
+            return false;
+        (void)sink.take(blocks.body_bytes);
+        const auto bytes = static_cast<uint32_t>(blocks.body_bytes);
+        std::memcpy(size, &bytes, sizeof bytes);
+        const size_t widths = blocks_of(span);
+        if (!blocks.codes_entropy) return write_bytes(blocks.widths, widths, sink);
+        return write_stream(blocks.widths, {0, widths}, sink) &&
+               (blocks.symbol_count == 0 ||
+                write_stream(blocks.symbols, {0, blocks.symbol_count}, sink));
+    }
+
     bool write_stream(const uint8_t *symbols, SymbolSpan span, SegmentRoom &sink) {
         const SymbolCounts counts = count_symbols(symbols, span.count);
         if (counts[symbols[0]] == span.count)
@@ -337,6 +390,7 @@ public:
 
     bool read(SymbolSpan span, std::span<const std::byte> bytes) {
         SegmentBytes from{bytes};
+        if (source_.form == SymbolForm::grid) return read_blocks(span, from);
         const std::byte *const raw = from.take(source_.raw_bytes(span.count));
         if (!raw) return false;
         if (source_.form == SymbolForm::bytes)
@@ -352,6 +406,50 @@ public:
     }
 
 private:
+    bool read_blocks(SymbolSpan span, SegmentBytes &from) {
+        const std::byte *const size = from.take(sizeof(uint32_t));
+        if (!size) return false;
+        uint32_t bytes;
+        std::memcpy(&bytes, size, sizeof bytes);
+        const std::byte *const bodies = from.take(bytes);
+        if (!bodies) return false;
+        PackedBlocks blocks{.step = step_of(whole_, payload_),
+                            .codes_entropy = whole_.codec->codes_entropy,
+                            .widths = scratch_.streams[1],
+                            .symbols = scratch_.streams[0],
+                            .bodies = const_cast<std::byte *>(bodies)}; // it is only read
+        const size_t widths = blocks_of(span);
+        if (!read_widths(widths, blocks, from) || blocks.body_bytes != bytes) return false;
+        if (blocks.symbol_count != 0 &&
+            !read_stream(blocks.symbols, {0, blocks.symbol_count}, from))
+            return false;
+        const bool is_zero_behind =
+            has_doubles(whole_)
+                ? steps_.unpack_doubles(blocks, values_at<double>(payload_, span), span.count)
+                : steps_.unpack_floats(blocks, values_at<float>(payload_, span), span.count);
+        return is_zero_behind && from.rest.empty();
+    }
+
+    // Reads the widths of a segment's blocks, and adds up what they need.
+    bool read_widths(size_t count, PackedBlocks &blocks, SegmentBytes &from) {
+        if (blocks.codes_entropy) {
+            if (!read_stream(blocks.widths, {0, count}, from)) return false;
+        } else {
+            const std::byte *const at = from.take(count);
+            if (!at) return false;
+            std::memcpy(blocks.widths, at, count);
+        }
+        const size_t value_bytes = has_doubles(whole_) ? sizeof(double) : sizeof(float);
+        for (size_t i = 0; i < count; i++) {
+            const uint8_t width = blocks.widths[i];
+            if (width > most_grid_width && width != raw_width) return false;
+            if (blocks.codes_entropy && width == 0) blocks.symbol_count += grid_block;
+            if (blocks.codes_entropy && width != 0 && width <= most_symbol_width) return false;
+            blocks.body_bytes += body_bytes(width, value_bytes);
+        }
+        return true;
+    }
+
     bool read_stream(uint8_t *symbols, SymbolSpan span, SegmentBytes &from) {
         const std::byte *const at = from.take(sizeof(StreamHead));
         if (!at) return false;

@@ -33,6 +33,7 @@ enum class SymbolForm : uint8_t {
     halves,  // values of 16 bits: the 8 below the sign; the others are raw
     floats,  // values of 32 bits: likewise
     doubles, // values of 64 bits: the 8 below the sign, and the next 8; the others are raw
+    grid,    // bound: values of which blocks are packed as multiples of a step
 };
 
 struct SymbolSource {
@@ -94,6 +95,17 @@ constexpr bool are_least(const States &states) {
     return true;
 }
 
+// What packing makes of a segment of values on a grid: of each block its width, and one behind the
+// other the codes and values that are not entropy coded, and the codes that are.
+struct PackedBlocks {
+    float step;
+    bool codes_entropy;
+    uint8_t *widths, *symbols;
+    size_t symbol_count = 0;
+    std::byte *bodies;
+    size_t room = 0, body_bytes = 0;
+};
+
 // The steps that take time. `streams` has the symbols, a stream each.
 struct PackSteps {
     // Divides values into symbols and raw bits. Not for the form `bytes`.
@@ -111,6 +123,13 @@ struct PackSteps {
     // `packing_slack` words behind the last.
     bool (*decode)(std::span<const std::byte> words, States &states, const uint32_t *table,
                    uint8_t *symbols, size_t count);
+    // Packs the blocks of a segment of values of T. Returns false if there is no room for bodies.
+    bool (*pack_floats)(const float *values, size_t count, PackedBlocks &blocks);
+    bool (*pack_doubles)(const double *values, size_t count, PackedBlocks &blocks);
+    // Restores the values. Widths, bodies and symbols are as many as they have to be. Returns false
+    // if what lies behind the last value is not zero.
+    bool (*unpack_floats)(const PackedBlocks &blocks, float *values, size_t count);
+    bool (*unpack_doubles)(const PackedBlocks &blocks, double *values, size_t count);
 };
 
 // The reference's steps. A tier may use them for what it has no fast path for.

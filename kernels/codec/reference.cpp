@@ -3,6 +3,7 @@
 // in their planes, one bit field at a time. reference_codecs.cpp has the
 // kinds of codecs. Any thread may call; nothing blocks.
 
+#include "kernels/codec/grid.hpp"
 #include "kernels/codec/packing.hpp"
 #include "kernels/codec/reference.hpp"
 #include "kernels/codec/rotated_chunks.hpp"
@@ -85,8 +86,9 @@ const CodecFamily &family_of(const Codec &codec) {
     case CodecKind::norm: return norm_family;
     case CodecKind::tbq: return tbq_family;
     case CodecKind::integer:
-    case CodecKind::plain: // neither these, casts nor dummy have codes
+    case CodecKind::plain: // none of these has codes
     case CodecKind::cast:
+    case CodecKind::grid:
     case CodecKind::dummy: break;
     }
     return integer_family;
@@ -115,6 +117,30 @@ void encode_cast(const ChunkRange &range, const Noise &noise, DataType in, const
     }
 }
 
+// A relative bound's range is the whole chunk.
+template <class T>
+float step_for(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
+    if (!range.codec->is_relative) return grid_step(range.codec->bound);
+    T low = std::numeric_limits<T>::infinity(), high = -low;
+    bool are_finite = true;
+    for (uint64_t i = 0; i < range.count; i++) {
+        const T x = static_cast<T>(load_float(in, src, i));
+        low = least(x, low);
+        high = greatest(x, high);
+        are_finite &= is_finite(x);
+    }
+    const float step = range_step(low, high, are_finite, range.codec->bound);
+    if (range.whole != 0) store_bits(payload + range.layout->scales, 0, step);
+    return step;
+}
+
+template <class T>
+void encode_on_grid(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
+    const ValueGrid<T> grid(step_for<T>(range, in, src, payload));
+    for (uint64_t i = 0; i < range.count; i++)
+        store_bits(payload, range.begin + i, grid.rounded(static_cast<T>(load_float(in, src, i))));
+}
+
 void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                   std::byte *payload) {
     family_of(*range.codec).encode(range, noise, in, src, payload);
@@ -135,6 +161,10 @@ void encode(const ChunkRange &range, const Noise &noise, DataType in, const void
     if (row.kind == CodecKind::dummy)
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.first_values(), false);
+    if (row.kind == CodecKind::grid)
+        return accumulator_of(range.type) == DataType::float64
+                   ? encode_on_grid<double>(range, in, src, payload)
+                   : encode_on_grid<float>(range, in, src, payload);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
     with_narrow_format(*row.cast,
                        [&]<class F>(F) { encode_cast<F>(range, noise, in, src, payload); });

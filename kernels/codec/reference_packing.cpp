@@ -1,4 +1,5 @@
 // The reference of packed payloads: the steps of packing.hpp, one symbol at a time.
+#include "kernels/codec/grid.hpp"
 #include "kernels/codec/packing.hpp"
 #include "kernels/codec/reference.hpp"
 
@@ -126,7 +127,8 @@ void split(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
     case SymbolForm::bytes:
     case SymbolForm::pairs:
     case SymbolForm::codes:
-    case SymbolForm::high: break;
+    case SymbolForm::high:
+    case SymbolForm::grid: break;
     }
     split_codes(whole, source, span, payload, streams[0], raw);
 }
@@ -143,9 +145,98 @@ void join(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
     case SymbolForm::bytes:
     case SymbolForm::pairs:
     case SymbolForm::codes:
-    case SymbolForm::high: break;
+    case SymbolForm::high:
+    case SymbolForm::grid: break;
     }
     join_codes(whole, source, span, streams[0], raw, payload);
+}
+
+// ---- Blocks of values on a grid
+
+// The codes of a block, and their width; raw_width if a value is no multiple of the step.
+template <class T> struct BlockCodes {
+    uint32_t codes[grid_block] = {};
+    uint8_t width = 0;
+
+    BlockCodes(const ValueGrid<T> &grid, const T *values, size_t count) {
+        uint32_t all = 0;
+        for (size_t i = 0; i < count; i++) {
+            const T x = load_bits<T>(values, i), q = grid.multiple(x), y = q * grid.step;
+            const bool has_code = q <= T(largest_multiple) && q >= T(-largest_multiple) &&
+                                  std::memcmp(&x, &y, sizeof x) == 0; // -0 is none
+            if (!has_code) {
+                width = raw_width;
+                return;
+            }
+            codes[i] = code_of_multiple(static_cast<int32_t>(q));
+            all |= codes[i];
+        }
+        width = static_cast<uint8_t>(std::bit_width(all));
+    }
+};
+
+// Bit k of the block's codes is word k: that of code i is bit i of the word.
+void write_planes(const uint32_t (&codes)[grid_block], uint32_t width, std::byte *dst) {
+    for (uint32_t k = 0; k < width; k++) {
+        uint32_t word = 0;
+        for (uint32_t i = 0; i < grid_block; i++) word |= (codes[i] >> k & 1) << i;
+        store_bits(dst, k, word);
+    }
+}
+
+template <class T> bool pack_blocks(const T *values, size_t count, PackedBlocks &blocks) {
+    const ValueGrid<T> grid(blocks.step);
+    for (size_t at = 0; at < count; at += grid_block) {
+        const size_t there = std::min<size_t>(grid_block, count - at);
+        const BlockCodes<T> coded(grid, values + at, there);
+        const bool is_symbols = blocks.codes_entropy && coded.width <= most_symbol_width;
+        const uint8_t width = is_symbols ? uint8_t{0} : coded.width;
+        const size_t bytes = body_bytes(width, sizeof(T));
+        if (bytes > blocks.room - blocks.body_bytes) return false;
+        std::byte *const body = blocks.bodies + blocks.body_bytes;
+        blocks.widths[at / grid_block] = width;
+        blocks.body_bytes += bytes;
+        if (is_symbols) {
+            for (const uint32_t code : coded.codes)
+                blocks.symbols[blocks.symbol_count++] = static_cast<uint8_t>(code);
+        } else if (width == raw_width) {
+            std::fill_n(body, bytes, std::byte{0});
+            std::memcpy(body, values + at, there * sizeof(T));
+        } else {
+            write_planes(coded.codes, width, body);
+        }
+    }
+    return true;
+}
+
+template <class T> bool unpack_blocks(const PackedBlocks &blocks, T *values, size_t count) {
+    const ValueGrid<T> grid(blocks.step);
+    const std::byte *body = blocks.bodies;
+    const uint8_t *symbols = blocks.symbols;
+    for (size_t at = 0; at < count; at += grid_block) {
+        const size_t there = std::min<size_t>(grid_block, count - at);
+        const uint8_t width = blocks.widths[at / grid_block];
+        const size_t bytes = body_bytes(width, sizeof(T));
+        T restored[grid_block] = {};
+        uint32_t codes[grid_block] = {};
+        if (width == raw_width)
+            std::memcpy(restored, body, bytes);
+        else if (blocks.codes_entropy && width == 0)
+            std::copy_n(std::exchange(symbols, symbols + grid_block), grid_block, codes);
+        else
+            for (uint32_t k = 0; k < width; k++)
+                for (uint32_t i = 0; i < grid_block; i++)
+                    codes[i] |= (load_bits<uint32_t>(body, k) >> i & 1) << k;
+        if (width != raw_width)
+            for (uint32_t i = 0; i < grid_block; i++)
+                restored[i] = static_cast<T>(multiple_of_code(codes[i])) * grid.step;
+        body += bytes;
+        std::memcpy(values + at, restored, there * sizeof(T));
+        constexpr T zeros[grid_block] = {};
+        if (std::memcmp(restored + there, zeros, (grid_block - there) * sizeof(T)) != 0)
+            return false;
+    }
+    return true;
 }
 
 // ---- rANS
@@ -176,7 +267,13 @@ bool decode_symbols(std::span<const std::byte> words, States &states, const uint
 
 } // namespace
 
-const PackSteps scalar_pack_steps{
-    .split = split, .join = join, .encode = encode_symbols, .decode = decode_symbols};
+const PackSteps scalar_pack_steps{.split = split,
+                                  .join = join,
+                                  .encode = encode_symbols,
+                                  .decode = decode_symbols,
+                                  .pack_floats = pack_blocks<float>,
+                                  .pack_doubles = pack_blocks<double>,
+                                  .unpack_floats = unpack_blocks<float>,
+                                  .unpack_doubles = unpack_blocks<double>};
 
 } // namespace qccl

@@ -331,6 +331,7 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
     case CodecKind::plain: // these have no codes
     case CodecKind::cast:
     case CodecKind::topk:
+    case CodecKind::grid:
     case CodecKind::dummy: return;
     }
 }

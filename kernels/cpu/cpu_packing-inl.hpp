@@ -11,6 +11,7 @@
 #endif
 
 #include "kernels/codec/packing.hpp"
+#include "kernels/cpu/cpu_grid-inl.hpp"
 #include "kernels/cpu/cpu_group-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -205,7 +206,8 @@ inline void split_symbols(const ChunkRange &whole, const SymbolSource &source, S
     case SymbolForm::bytes:
     case SymbolForm::pairs:
     case SymbolForm::codes:
-    case SymbolForm::high: break;
+    case SymbolForm::high:
+    case SymbolForm::grid: break;
     }
     split_planes(whole, source, span, payload, streams[0], raw);
 }
@@ -229,7 +231,8 @@ inline void join_symbols(const ChunkRange &whole, const SymbolSource &source, Sy
     case SymbolForm::bytes:
     case SymbolForm::pairs:
     case SymbolForm::codes:
-    case SymbolForm::high: break;
+    case SymbolForm::high:
+    case SymbolForm::grid: break;
     }
     join_planes(whole, source, span, streams[0], raw, payload);
 }
@@ -415,10 +418,16 @@ inline bool decode_symbols(std::span<const std::byte> words, States &states, con
 
 #endif
 
-inline constexpr PackSteps pack_steps{.split = split_symbols,
-                                      .join = join_symbols,
-                                      .encode = encode_symbols,
-                                      .decode = decode_symbols};
+inline constexpr PackSteps pack_steps{
+    .split = split_symbols,
+    .join = join_symbols,
+    .encode = encode_symbols,
+    .decode = decode_symbols,
+    .pack_floats = pack_blocks,
+    .pack_doubles = pack_doubles,
+    .unpack_floats = unpack_blocks,
+    .unpack_doubles = unpack_doubles,
+};
 
 inline size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
                    PackScratch &scratch) {

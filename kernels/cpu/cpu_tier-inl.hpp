@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
 #include "kernels/cpu/cpu_exact-inl.hpp"
+#include "kernels/cpu/cpu_grid-inl.hpp"
 #include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_packing-inl.hpp"
 #include "kernels/cpu/cpu_rotation-inl.hpp"
@@ -37,6 +38,7 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     case CodecKind::topk: return true;
     case CodecKind::onebit: return codec.bucket % group_values == 0;
     case CodecKind::plain:
+    case CodecKind::grid:
     case CodecKind::dummy: break;
     }
     return false;
@@ -164,6 +166,8 @@ inline void encode(const ChunkRange &range, const Noise &noise, DataType in, con
     if (row.kind == CodecKind::dummy)
         return copy(range.type, payload + range.begin * type_bytes(range.type), in, src,
                     range.first_values(), false);
+    if (row.kind == CodecKind::grid && range.type != DataType::float64)
+        return encode_on_grid(range, in, src, payload);
     if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
     if (!row.cast) return encode_codes(range, noise, in, src, payload);
     with_narrow_format(*row.cast, [&]<class F>(F) {

@@ -56,6 +56,8 @@ QCCL_DEFINE(fold_exact_float, 1, fold_exact<float>(batch))
 QCCL_DEFINE(fold_exact_double, 1, fold_exact<double>(batch))
 QCCL_DEFINE(fold_by_chance_float, 2, fold_by_chance<float>(batch))
 QCCL_DEFINE(fold_by_chance_double, 1, fold_by_chance<double>(batch))
+QCCL_DEFINE(fold_grid_float, 2, fold_to_grid<float>(batch))
+QCCL_DEFINE(fold_grid_double, 1, fold_to_grid<double>(batch))
 QCCL_DEFINE(fold_dithered_float, 2, (fold<float, true>(batch)))
 QCCL_DEFINE(fold_dithered_double, 1, (fold<double, true>(batch)))
 QCCL_FOLD_DITHERED(fold_dithered_integer_float, IntegerTraits)
@@ -99,6 +101,8 @@ QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
 QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
 QCCL_DEFINE(measure_norm_float, 2, measure_norms<float>(batch))
 QCCL_DEFINE(measure_norm_double, 2, measure_norms<double>(batch))
+QCCL_MEASURE(measure_range_float, RangeTraits, float)
+QCCL_MEASURE(measure_range_double, RangeTraits, double)
 // A step of topk mostly waits for memory, so many blocks share a multiprocessor.
 #define QCCL_TOPK(step)                                                                            \
     QCCL_DEFINE(topk_##step##_float, 4, topk_##step<float>(batch))                                 \

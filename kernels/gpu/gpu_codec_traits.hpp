@@ -7,6 +7,7 @@
 
 #include "codec/chunk.hpp"
 #include "device/batch.hpp"
+#include "kernels/codec/grid.hpp"
 #include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/small_float_block.hpp"
 #include "kernels/codec/summed_block.hpp"
@@ -197,6 +198,18 @@ template <class T> struct MinmaxTraits {
     QCCL_DEVICE static T dithered(uint32_t code, uint32_t k, Step step, const Operand &) {
         return bucket_dithered<T>(static_cast<float>(code), dither_shift<T>(k), step.minimum,
                                   step.unit);
+    }
+};
+
+// The range of a chunk, of which `bound` makes the step of its grid. Values have no codes.
+template <class T> struct RangeTraits {
+    using Extremes = typename MinmaxTraits<T>::Extremes;
+
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t,
+                                           const Extremes &extremes) {
+        store_one(part_of(sink, ChunkPart::scales),
+                  range_step(extremes.low, extremes.high, extremes.nothing == 0,
+                             std::bit_cast<float>(sink.clip)));
     }
 };
 

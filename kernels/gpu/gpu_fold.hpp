@@ -130,6 +130,25 @@ template <class T> QCCL_DEVICE void fold_by_chance(const Batch &batch) {
     for_each_row(batch, FoldRowByChance<T>{batch});
 }
 
+// Folds into values on a grid, whose step is that of the bound, or has been measured.
+template <class T> struct FoldRowToGrid {
+    const Batch &batch;
+
+    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
+        const Place<Striped> place(number, tensor.count);
+        Held<Striped, T> values;
+        take_all<T, true>(batch, tensor, place, values);
+        const ValueGrid<T> grid(sink.is_measured ? load_one<float>(part_of(sink, ChunkPart::scales))
+                                                 : grid_step(std::bit_cast<float>(sink.clip)));
+        for_each_value<Striped>(
+            [&](unsigned run, unsigned i) { values[run][i] = grid.rounded(values[run][i]); });
+        put_plain<T>(sink, place, values);
+    }
+};
+template <class T> QCCL_DEVICE void fold_to_grid(const Batch &batch) {
+    for_each_row(batch, FoldRowToGrid<T>{batch});
+}
+
 // Adds to the sink the errors of the first source, of which the second one is what its codes decode
 // to. A third one is a velocity, which ends where a code decodes to more than zero.
 template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {

@@ -272,6 +272,7 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
         }
         case CodecId::none: // casts, too, are plain values of another type
         case CodecId::lossless:
+        case CodecId::bound:
         case CodecId::fp16:
         case CodecId::bf16:
         case CodecId::fp8e4m3:

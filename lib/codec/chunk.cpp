@@ -66,8 +66,8 @@ namespace {
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
 constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4,
-                  flag_linf_norm = 8, flag_exponential_levels = 16, flag_packs = 32;
-constexpr uint8_t all_flags = 63;
+                  flag_linf_norm = 8, flag_exponential_levels = 16, flag_packs = 32,
+                  flag_relative = 64, flag_codes_entropy = 128;
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
@@ -116,6 +116,9 @@ Result<Codec> read_codec(const Header &header) {
         codec.threshold = std::bit_cast<float>(codec.bucket);
         codec.bucket = 0;
     }
+    if (row.takes(SpecKey::abs)) codec.bound = std::bit_cast<float>(std::exchange(codec.bucket, 0));
+    codec.is_relative = (header.flags & flag_relative) != 0;
+    codec.codes_entropy = (header.flags & flag_codes_entropy) != 0;
     codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
     codec.momentum = row.usual.momentum;
     if (!is_possible(codec))
@@ -134,7 +137,7 @@ Done check_fixed_fields(const Header &header) {
     if (header.version != chunk_version)
         return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
                            chunk_version);
-    if ((header.flags & ~all_flags) != 0 || header.sampled_nmse > largest_nmse_word)
+    if (header.sampled_nmse > largest_nmse_word)
         return Error::make(damaged, "chunk: reserved bits are set");
     if ((header.flags & flag_sealed) == 0 && header.crc != 0)
         return Error::make(damaged, "chunk: a checksum without a seal");
@@ -236,8 +239,8 @@ Noise stated_noise(std::span<const std::byte> header) {
 // Returns the header's field for the bucket, which codecs without one have for another number.
 static uint32_t bucket_field(const Codec &codec) {
     if (codec.row().takes(SpecKey::ratio)) return codec.share;
-    return codec.row().takes(SpecKey::threshold) ? std::bit_cast<uint32_t>(codec.threshold)
-                                                 : codec.bucket;
+    if (codec.row().takes(SpecKey::threshold)) return std::bit_cast<uint32_t>(codec.threshold);
+    return codec.has_grid() ? std::bit_cast<uint32_t>(codec.bound) : codec.bucket;
 }
 
 static uint8_t flags_of(const Codec &codec) {
@@ -245,8 +248,10 @@ static uint8_t flags_of(const Codec &codec) {
                    ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0,
                    linf = codec.norm == BucketNorm::linf ? flag_linf_norm : 0,
                    exponential = codec.levels == Levels::exponential ? flag_exponential_levels : 0,
-                   packs = codec.packs ? flag_packs : 0;
-    return static_cast<uint8_t>(skips | ocp | linf | exponential | packs);
+                   packs = codec.packs ? flag_packs : 0,
+                   relative = codec.is_relative ? flag_relative : 0,
+                   entropy = codec.codes_entropy ? flag_codes_entropy : 0;
+    return static_cast<uint8_t>(skips | ocp | linf | exponential | packs | relative | entropy);
 }
 
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {

@@ -35,7 +35,7 @@ struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
     // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
     // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1; terngrad and
-    // norm: an fp32 per bucket.
+    // norm: an fp32 per bucket; bound with rel: an fp32, the step, behind the values.
     size_t scales = 0;
     size_t digits = 0; // terngrad, instead of planes
     size_t bases = 0;  // nvfp4: an fp32 per bucket, the unit of its scales

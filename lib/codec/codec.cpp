@@ -43,6 +43,12 @@ bool is_possible_rotation(const Codec &codec) {
            is_rotated_size(codec.bucket);
 }
 
+bool is_possible_bound(const Codec &codec) {
+    if (!codec.row().takes(SpecKey::abs)) return codec.bound == 0 && !codec.is_relative;
+    return codec.is_relative ? codec.bound >= least_relative && codec.bound <= 1
+                             : codec.bound >= least_absolute && codec.bound <= largest_absolute;
+}
+
 } // namespace
 
 bool is_possible(const Codec &codec) {
@@ -57,7 +63,9 @@ bool is_possible(const Codec &codec) {
     if (!row.takes(SpecKey::scale) && codec.scaling != row.usual.scaling) return false;
     if (!row.takes(SpecKey::norm) && codec.norm != row.usual.norm) return false;
     if (!row.takes(SpecKey::levels) && codec.levels != row.usual.levels) return false;
-    if (!row.takes(SpecKey::entropy) && codec.packs != row.usual.packs) return false;
+    const bool has_grid = codec.has_grid(); // and always packs
+    if ((has_grid || !row.takes(SpecKey::entropy)) && codec.packs != row.usual.packs) return false;
+    if ((codec.codes_entropy && !has_grid) || !is_possible_bound(codec)) return false;
     if (!is_possible_rotation(codec)) return false;
     if (row.takes(SpecKey::threshold) ? !is_threshold(codec.threshold) : codec.threshold != 0)
         return false;
@@ -136,8 +144,8 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
                                 spec(codec).c_str());
     if (reduces(collective) && !codec.is_plain() && !adds(op))
         return invalid_argument(
-            "codec %s: possible with sum and avg, not with %s; fp16, bf16, the fp8 and "
-            "lossless do every op",
+            "codec %s: possible with sum and avg, not with %s; fp16, bf16, the fp8, lossless "
+            "and bound do every op",
             spec(codec).c_str(), name(op));
     if (codec.guard != 0 && !do_all_receive(collective))
         return invalid_argument("codec %s: a guard needs ranks that all hear of the error, in %s "
@@ -187,7 +195,7 @@ std::optional<double> parse_nmse(std::string_view text) {
     return nmse;
 }
 
-std::string shortest_text(double number) {
+template <class T> std::string shortest_text(T number) {
     char text[32];
     return {text, std::to_chars(text, std::end(text), number).ptr};
 }

@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "codec/budget.hpp"
+#include "codec/codec_keys.hpp"
 #include "codec/noise.hpp"
 
 #include <algorithm>
@@ -45,6 +46,7 @@ enum class CodecId : uint8_t {
     dummy = 16,
     lossless = 17,
     tbq = 18,
+    bound = 19,
 };
 
 // dither adds noise before it rounds to the nearest, and a decoder subtracts the noise again.
@@ -86,11 +88,15 @@ struct Codec {
     // of a state until the share is the final one. Never on the wire.
     uint32_t momentum = 0, warm_up = 0;
     // Chunks travel packed, if that makes them smaller: their codes, or the exponents of their
-    // values, are entropy coded. lossless: always.
+    // values, are entropy coded. lossless and bound: always.
     bool packs = false;
     // integer and minmax: values that a randomised Hadamard transform mixes before they are encoded
     // (key rotate), a power of two from least_rotation to most_rotation; 0: none.
     uint32_t rotation = 0;
+    // bound: no value changes by more than this, or than so much of the range of its chunk's
+    // values, if it is relative; and packed chunks have entropy coded codes.
+    float bound = 0;
+    bool is_relative = false, codes_entropy = false;
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
@@ -115,11 +121,13 @@ struct Codec {
     bool draws_noise() const { return rounding != Rounding::nearest; }
     // Whether decoders need the noise that the encoder has drawn.
     bool dithers() const { return rounding == Rounding::dither; }
-    // Whether the payload consists of the values alone, one after the other.
+    // Whether the payload consists of values alone, one after the other; a grid's step may follow.
     bool is_plain() const;
-    // Returns the type in which values without codes travel: the cast's own type, else the
-    // tensor's.
+    // Returns the type in which values without codes travel: the cast's own type, the accumulator's
+    // if there is a grid, else the tensor's.
     DataType plain_type(DataType tensor) const;
+    // Whether values are rounded to a grid, multiples of a step (kernels/codec/grid.hpp).
+    bool has_grid() const;
     // Whether a bucket is the whole chunk, so that the vector cannot be cut.
     bool has_whole_buckets() const;
     // Returns the number of values from a chunk's start at whose multiples blocks begin of which a
@@ -142,6 +150,8 @@ inline constexpr uint32_t largest_guarded_bucket = 4096;
 inline constexpr uint32_t mx_block_values = 32;
 inline constexpr uint8_t most_code_bits = 8;     // that the key bits may give
 inline constexpr uint32_t whole_share = 1000000; // all values of a chunk
+// bound: what abs and rel may be. Steps and their reciprocals are normal numbers in fp32.
+inline constexpr float least_absolute = 1e-36F, largest_absolute = 1e36F, least_relative = 1e-9F;
 inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 inline constexpr uint32_t whole_momentum = 1000, usual_momentum = 900, longest_warm_up = 1000000000;
 // nvfp4: buckets consist of whole groups of codes.
@@ -166,41 +176,8 @@ enum class CodecKind : uint8_t {
     norm,     // a sign, and a level between zero and a bucket's norm
     tbq,      // plus or minus a threshold, which the codec has, or zero
     dummy,    // the first values alone: as many bytes as a codec that is only thought of
+    grid,     // multiples of one step, or values where that would be too far away
 };
-
-// The keys of spec strings; key_table (codec.cpp) has their names and values.
-enum class SpecKey : uint8_t {
-    bits,
-    bucket,
-    block,
-    round,
-    seed,
-    min,
-    skip_incomplete,
-    scale,
-    norm,
-    levels,
-    clip,
-    ratio,
-    momentum,
-    warmup,
-    entropy,
-    rotate,
-    threshold,
-    nmse,
-    most_bits,
-    from,
-    guard,
-    owner,
-};
-// A bit set of keys.
-using SpecKeys = uint32_t;
-constexpr SpecKeys key_bit(SpecKey key) { return 1U << static_cast<unsigned>(key); }
-constexpr SpecKeys key_bits(std::initializer_list<SpecKey> keys) {
-    SpecKeys bits = 0;
-    for (const SpecKey key : keys) bits |= key_bit(key);
-    return bits;
-}
 
 // A name that is a codec without further keys, and the bits that it stands for.
 struct BitsName {
@@ -325,6 +302,13 @@ inline constexpr Codec usual_tbq = [] {
 inline constexpr Codec usual_lossless = [] {
     Codec codec = usual_codec(CodecId::lossless);
     codec.packs = true;
+    return codec;
+}();
+
+inline constexpr Codec usual_bound = [] {
+    Codec codec = usual_codec(CodecId::bound);
+    codec.packs = codec.is_relative = true;
+    codec.bound = 0.001F;
     return codec;
 }();
 
@@ -462,6 +446,11 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .kind = CodecKind::tbq,
      .usual = usual_tbq,
      .keys = cast_keys | key_bit(SpecKey::threshold)},
+    {.id = CodecId::bound,
+     .name = "bound",
+     .kind = CodecKind::grid,
+     .usual = usual_bound,
+     .keys = cast_keys | key_bits({SpecKey::abs, SpecKey::rel})},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
@@ -478,12 +467,16 @@ constexpr const CodecRow &row_of(CodecId id) {
 constexpr const CodecRow &Codec::row() const { return row_of(id); }
 inline bool Codec::is_lossless() const { return id == CodecId::none && !is_auto(); }
 inline bool Codec::is_plain() const {
-    return is_lossless() || is_cast() || id == CodecId::lossless;
+    return is_lossless() || is_cast() || has_grid() || id == CodecId::lossless;
 }
+inline bool Codec::has_grid() const { return row().kind == CodecKind::grid; }
 inline bool Codec::is_cast() const { return row().cast.has_value(); }
-inline DataType Codec::plain_type(DataType tensor) const { return row().cast.value_or(tensor); }
+inline DataType Codec::plain_type(DataType tensor) const {
+    return has_grid() ? accumulator_of(tensor) : row().cast.value_or(tensor);
+}
 inline bool Codec::has_whole_buckets() const {
-    return row().takes(SpecKey::ratio) || (row().takes_whole_chunk && bucket == whole_chunk);
+    return row().takes(SpecKey::ratio) || is_relative ||
+           (row().takes_whole_chunk && bucket == whole_chunk);
 }
 inline uint64_t Codec::unit_values() const {
     // Both are powers of two where there is a rotation.

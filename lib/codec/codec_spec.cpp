@@ -39,6 +39,8 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::entropy, "entropy", {"0", "1"}},
     {SpecKey::rotate, "rotate", {"0", "off", "a power of two from 32 to 512"}},
     {SpecKey::threshold, "threshold", {"a number from 1.2e-38 to 3.4e38"}},
+    {SpecKey::abs, "abs", {"1e-36 to 1e36"}},
+    {SpecKey::rel, "rel", {"1e-9 to 1"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
@@ -234,6 +236,16 @@ Done set_threshold(Codec &codec, std::string_view text) {
     return {};
 }
 
+// The nearest fp32 to the number counts. The grid leaves a margin that is larger than what this
+// rounding adds (kernels/codec/grid.hpp).
+Done set_bound(Codec &codec, SpecKey key, std::string_view text) {
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, codec.bound);
+    codec.is_relative = key == SpecKey::rel;
+    if (problem != std::errc() || stop != end || !is_possible(codec)) return bad_value(key, text);
+    return {};
+}
+
 Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
     case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
@@ -262,10 +274,12 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         return {};
     case SpecKey::entropy:
         if (text != "0" && text != "1") return bad_value(key, text);
-        codec.packs = text == "1";
+        (codec.has_grid() ? codec.codes_entropy : codec.packs) = text == "1";
         return {};
     case SpecKey::rotate: return set_rotation(codec, text);
     case SpecKey::threshold: return set_threshold(codec, text);
+    case SpecKey::abs:
+    case SpecKey::rel: return set_bound(codec, key, text);
     case SpecKey::owner:
         if (text != "decoded" && text != "exact") return bad_value(key, text);
         codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
@@ -320,6 +334,8 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     if (is_possible(unrotated) && !is_possible(codec))
         return invalid_argument("codec: rotate needs a %s of 32, 64, 128, 256 or 512 values",
                                 codec.row().takes(SpecKey::block) ? "block" : "bucket");
+    if ((given & key_bit(SpecKey::abs)) != 0 && (given & key_bit(SpecKey::rel)) != 0)
+        return invalid_argument("codec: a bound is either abs=E or rel=E");
     if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
         return invalid_argument(
             "codec: guard looks at samples, and needs a bucket of at most %u values",
@@ -390,7 +406,10 @@ std::string spec(const Codec &codec) {
     if (codec.momentum != row->usual.momentum)
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
+    if (codec.bound != row->usual.bound || codec.is_relative != row->usual.is_relative)
+        add(codec.is_relative ? SpecKey::rel : SpecKey::abs, shortest_text(codec.bound));
     if (codec.packs != row->usual.packs) add(SpecKey::entropy, codec.packs ? "1" : "0");
+    if (codec.codes_entropy) add(SpecKey::entropy, "1");
     if (codec.rotation != 0) add(SpecKey::rotate, std::to_string(codec.rotation));
     if (codec.guard != 0) add(SpecKey::guard, guard_text(codec.guard));
     if (codec.owner != OwnerKeeps::decoded) add(SpecKey::owner, "exact");

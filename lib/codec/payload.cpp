@@ -51,6 +51,10 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
     PayloadLayout layout;
     if (codec.is_plain()) {
         layout.bytes = count * type_bytes(codec.plain_type(type));
+        if (!codec.is_relative || count == 0) return layout;
+        layout.scales = layout.bytes;
+        layout.scale_count = 1;
+        layout.bytes += sizeof(float);
         return layout;
     }
     const uint64_t skipped = codec.skips_incomplete ? count % codec.bucket : 0;
@@ -249,6 +253,13 @@ int32_t is_strange_norm(int32_t norm, int32_t least) {
     return !((norm == nan) | (norm == 0) | is_number);
 }
 
+// A valid step of a grid is +0 or a positive number of 8 significant bits, within the bounds that
+// grid_step (kernels/codec/grid.hpp) has.
+bool is_strange_step(int32_t step) {
+    constexpr int32_t least = 0x03FF0000, most = 0x7BFF0000; // of the bounds 2^-120 and 2^120
+    return !(step == 0 || (step >= least && step <= most && (step & 0xFFFF) == 0));
+}
+
 // Whether `is_strange(i)` is 0 for every i.
 template <class Strange, class IsStrange>
 bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
@@ -268,6 +279,7 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
     case CodecKind::topk:
     case CodecKind::tbq:
     case CodecKind::dummy: break; // without scales
+    case CodecKind::grid: return !is_strange_step(read<int32_t>(scales));
     case CodecKind::integer: {
         const auto limit = static_cast<int16_t>((255 - (codec.bits - 1)) << 7);
         return are_usual(count, int16_t{}, [=](uint64_t i) {
@@ -315,7 +327,7 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
 
 Done check_payload(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload) {
-    if (codec.is_plain()) return {};
+    if (codec.is_plain() && layout.scale_count == 0) return {};
     if (!is_padding_zero(layout, codec.bits, payload) || !are_gaps_zero(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: padding is not zero");
     if (!are_pages_valid(codec, layout, payload))

@@ -179,7 +179,7 @@ inline constexpr std::string_view share_words[] = {"every", "leader"};
 inline constexpr std::string_view inner_codec_words[] = {
     "none",   "fp16",     "bf16", "fp8e4m3", "fp8e5m2", "int12",     "int10",     "int8",  "int6",
     "int5",   "int4",     "int3", "int2",    "minmax",  "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",
-    "onebit", "terngrad", "topk", "norm",    "dgc",     "dummy",     "lossless",  "tbq"};
+    "onebit", "terngrad", "topk", "norm",    "dgc",     "dummy",     "lossless",  "tbq",   "bound"};
 
 // For all_reduce, reduce_scatter, all_gather, broadcast, reduce and all_to_all.
 Schedule emit_hierarchy(Collective collective, const Team &team, const Choices &choices);

@@ -108,7 +108,7 @@ struct SettingsDigest {
     // A text that is too long keeps its beginning, and a hash replaces its end.
     static void set(Text &field, std::string_view text);
 };
-static_assert(sizeof(SettingsDigest) == 1568,
+static_assert(sizeof(SettingsDigest) == 1592,
               "a new field or codec changes the bytes that ranks exchange: raise newest_protocol, "
               "too");
 

@@ -53,6 +53,8 @@
     X(fold_exact_double)                                                                           \
     X(fold_by_chance_float)                                                                        \
     X(fold_by_chance_double)                                                                       \
+    X(fold_grid_float)                                                                             \
+    X(fold_grid_double)                                                                            \
     X(fold_dithered_float)                                                                         \
     X(fold_dithered_double)                                                                        \
     X(fold_dithered_integer_float)                                                                 \
@@ -96,6 +98,8 @@
     X(measure_onebit_double)                                                                       \
     X(measure_norm_float)                                                                          \
     X(measure_norm_double)                                                                         \
+    X(measure_range_float)                                                                         \
+    X(measure_range_double)                                                                        \
     X(clear_sums)                                                                                  \
     X(topk_sample_float)                                                                           \
     X(topk_sample_double)                                                                          \
@@ -170,7 +174,8 @@ struct Operand {
     uint8_t rotation_log2 = 0;         // log2 of the values that are rotated together; 0: none are
     DataType type = DataType::float32; // plain: type of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all values
-    // sink, terngrad: clip limit, in thousandths of the deviation; tbq: the threshold's bits
+    // sink, terngrad: clip limit, in thousandths of the deviation; tbq: the threshold's bits;
+    // bound: the bound's bits
     uint32_t clip = 0;
     std::array<uint8_t, chunk_parts> gap{}; // sink: bytes to zero before each section
     std::byte *at = nullptr;                // plain: the first value; otherwise the chunk's payload

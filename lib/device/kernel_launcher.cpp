@@ -1,116 +1,18 @@
-// Implements kernel_launcher.hpp: makes operands of chunks, and launches of operands.
+// Implements kernel_launcher.hpp: makes launches of operands.
 #include "device/kernel_launcher.hpp"
 
 #include "device/batch.hpp"
+#include "device/launch_operands.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 
 namespace qccl {
+
+using namespace launched;
+
 namespace {
-
-Operand plain(DataType type, const void *values) {
-    // The const_cast is safe: the caller may write a sink's memory, and a source's is only read.
-    return {.type = type, .at = static_cast<std::byte *>(const_cast<void *>(values))};
-}
-
-// Returns the logarithm of a power of two; 0 of other numbers.
-uint8_t log2_of(uint32_t number) {
-    return std::has_single_bit(number) ? static_cast<uint8_t>(std::countr_zero(number)) : 0;
-}
-
-// Returns the operand of a range of dummy. Values that its payload does not have are zeros.
-Operand first_values(const ChunkRange &range, const std::byte *payload) {
-    return {.codec = range.codec->id,
-            .type = range.type,
-            .at = const_cast<std::byte *>(payload) + range.begin * type_bytes(range.type),
-            .kept = range.first_values()};
-}
-
-// Returns the noise of a range of a chunk.
-Noise noise_from(const ChunkRange &range, Noise noise) {
-    noise.first_index += range.begin;
-    return noise;
-}
-
-// Returns the operand of a range's coded values, from the first one on.
-Operand coded(const ChunkRange &range, const std::byte *payload) {
-    const Codec &codec = *range.codec;
-    const PayloadLayout &layout = *range.layout;
-    if (codec.row().kind == CodecKind::dummy) return first_values(range, payload);
-    const uint64_t end = layout.raw != 0 ? layout.raw : layout.bytes;
-    std::array<uint64_t, chunk_parts> sections{
-        layout.plane8, layout.plane4, layout.plane2, layout.plane1,
-        layout.digits, layout.scales, layout.bases,  end};
-    if (codec.row().is_sparse)
-        sections = {layout.page_counts, layout.indices, layout.kept_values, 0, 0, 0, 0, end};
-    Operand operand{.codec = codec.id,
-                    .bits = codec.bits,
-                    .is_stochastic = codec.rounding == Rounding::stochastic,
-                    .is_dithered = codec.dithers(),
-                    .rounds_up = codec.scaling == Scaling::ceil,
-                    .bucket_shift = log2_of(codec.bucket),
-                    .is_linf = codec.norm == BucketNorm::linf,
-                    .is_exponential = codec.levels == Levels::exponential,
-                    .rotation_log2 = log2_of(codec.rotation),
-                    .type = range.type,
-                    .bucket = codec.bucket,
-                    .clip = codec.row().kind == CodecKind::tbq
-                                ? std::bit_cast<uint32_t>(codec.threshold)
-                                : codec.clip,
-                    .at = const_cast<std::byte *>(payload),
-                    .coded = layout.coded,
-                    .kept = layout.kept,
-                    .begin = range.begin,
-                    .section = sections};
-    return operand;
-}
-
-// Returns the operand of a range whose values are decoded.
-Operand coded_source(const ChunkRange &range, const std::byte *payload) {
-    Operand source = coded(range, payload);
-    if (range.codec->dithers()) source.set_noise(noise_from(range, range.noise));
-    return source;
-}
-
-// Stores each gap of a chunk with the section behind it.
-void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
-    for (const Gap &gap : gaps(codec, layout)) {
-        if (gap.bytes == 0) continue;
-        for (size_t i = 0; i < chunk_parts; i++)
-            if (sink.section[i] == gap.start + gap.bytes)
-                sink.gap[i] = static_cast<uint8_t>(gap.bytes);
-    }
-}
-
-// Returns the approximate bytes of `count` values. Codes and scales lie before the values without
-// codes.
-uint64_t bytes_of(const Operand &operand, uint64_t count) {
-    if (operand.is_plain()) return count * type_bytes(operand.type);
-    if (operand.codec == CodecId::dummy)
-        return std::min(operand.kept, count) * type_bytes(operand.type);
-    if (operand.coded == 0) return 0;
-    const auto end = operand.section[static_cast<size_t>(ChunkPart::raw)];
-    return static_cast<uint64_t>(static_cast<double>(end) / static_cast<double>(operand.coded) *
-                                 static_cast<double>(count));
-}
-
-// Returns how many values of the range have codes; those values come first.
-uint64_t coded_count(const ChunkRange &range) {
-    return std::clamp(range.layout->coded, range.begin, range.begin + range.count) - range.begin;
-}
-
-// Returns where the values without codes lie: all of the range, or those behind the coded values.
-const std::byte *plain_start(const ChunkRange &range, const std::byte *payload) {
-    if (range.codec->is_plain())
-        return payload + range.begin * type_bytes(range.codec->plain_type(range.type));
-    return payload + range.layout->raw;
-}
-
-const std::byte *behind(const void *values, DataType type, uint64_t count) {
-    return static_cast<const std::byte *>(values) + count * type_bytes(type);
-}
 
 // Returns the accumulator for values of both types, one of which may be the accumulator's type of
 // the other.
@@ -145,6 +47,9 @@ KernelId fold_kernel(DataType accumulator) {
 // Returns the kernel that writes sums as values of a codec that is_plain().
 KernelId plain_kernel(const Codec &codec, DataType type) {
     const DataType accumulator = accumulator_of(type);
+    if (codec.has_grid())
+        return accumulator == DataType::float64 ? KernelId::fold_grid_double
+                                                : KernelId::fold_grid_float;
     if (codec.rounding != Rounding::stochastic) return fold_kernel(accumulator);
     return accumulator == DataType::float64 ? KernelId::fold_by_chance_double
                                             : KernelId::fold_by_chance_float;
@@ -158,6 +63,8 @@ std::optional<KernelId> with_dither(KernelId fold) {
     case KernelId::fold_double: return KernelId::fold_dithered_double;
     case KernelId::fold_integer_float: return KernelId::fold_dithered_integer_float;
     case KernelId::fold_minmax_float: return KernelId::fold_dithered_minmax_float;
+    case KernelId::fold_grid_float:
+    case KernelId::fold_grid_double:
     case KernelId::fold_by_chance_float:
     case KernelId::fold_by_chance_double:
     case KernelId::fold_rotated_integer_float:
@@ -219,6 +126,7 @@ constexpr const CodecKernels *find_kernels(CodecId codec) {
 static_assert(std::ranges::all_of(codec_table,
                                   [](const CodecRow &row) {
                                       return row.kind == CodecKind::plain || row.cast ||
+                                             row.kind == CodecKind::grid ||
                                              row.kind == CodecKind::dummy ||
                                              find_kernels(row.id) != nullptr;
                                   }),
@@ -267,6 +175,10 @@ bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {
 Operand plain_sink(const ChunkRange &range, const std::byte *payload) {
     Operand sink = plain(range.codec->plain_type(range.type), plain_start(range, payload));
     sink.saturates = range.codec->is_cast();
+    sink.clip = std::bit_cast<uint32_t>(range.codec->bound);
+    sink.is_measured = range.codec->is_relative;
+    // A relative bound's step lies behind the values of the whole chunk.
+    sink.section[static_cast<size_t>(ChunkPart::scales)] = range.layout->scales;
     return sink;
 }
 
@@ -293,9 +205,13 @@ Done KernelLauncher::encode(const ChunkRange &range, const Noise &noise, DataTyp
         QCCL_TRY(encode_coded(range, noise, plain(in, src), payload, coded_values));
     const Operand sink = plain_sink(range, payload);
     const std::byte *const values = behind(src, in, coded_values);
-    // A cast computes, so that NaN becomes canonical even if the format is the input's own.
-    if (!codec.is_cast()) return copy(sink.type, sink.at, in, values, rest);
+    // A cast and a grid compute, so that NaN becomes canonical even if the format is the input's.
+    if (!codec.is_cast() && !codec.has_grid()) return copy(sink.type, sink.at, in, values, rest);
     if (rest == 0) return {};
+    if (codec.is_relative) {
+        constexpr KernelId measure[] = {measure_range_float, measure_range_double};
+        QCCL_TRY(add({measure[column_of(range.type)]}, rest, {}, sink, {plain(in, values)}));
+    }
     return add({plain_kernel(codec, range.type)}, rest, noise_from(range, noise), sink,
                {plain(in, values)});
 }
@@ -354,7 +270,7 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
 }
 
 bool KernelLauncher::can_fuse(const Codec &codec, DataType type, bool has_dither) {
-    if (codec.is_plain()) return true;
+    if (codec.is_plain()) return !codec.is_relative; // which measures the sum first
     return find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0 &&
            (!has_dither || with_dither(coded_kernel(codec, type)));
 }
@@ -369,10 +285,10 @@ Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32
                      noise_from(range, noise), coded_sink(range, payload),
                      {plain(in, src), coded_source(range, received)}));
     if (rest == 0) return {};
-    const bool is_cast = range.codec->is_cast();
+    const bool computes = range.codec->is_cast() || range.codec->has_grid();
     const KernelId kernel =
-        is_cast ? plain_kernel(*range.codec, range.type) : fold_kernel(accumulator_of(range.type));
-    return add({kernel, op, divisor}, rest, is_cast ? noise_from(range, noise) : Noise(),
+        computes ? plain_kernel(*range.codec, range.type) : fold_kernel(accumulator_of(range.type));
+    return add({kernel, op, divisor}, rest, computes ? noise_from(range, noise) : Noise(),
                plain_sink(range, payload),
                {plain(in, behind(src, in, coded_values)),
                 plain(range.codec->plain_type(range.type), plain_start(range, received))});

@@ -108,10 +108,13 @@ double symbols_per_value(const Codec &codec) {
 CodecRate CostModel::coding_rate(const Codec &codec, bool has_hosts, double copying) const {
     const auto copied = static_cast<float>(copying);
     const CodecRate packing = codec_rates.of(usual_lossless);
-    if (codec.id == CodecId::lossless)
-        return has_hosts ? packing : CodecRate{copied, copied, copied};
+    // The measured rates of these two are those with packing.
+    const bool has_grid = codec.has_grid(),
+               always_packs = has_grid || codec.id == CodecId::lossless;
+    if (always_packs && !has_hosts) return {copied, copied, copied};
+    if (codec.id == CodecId::lossless) return packing;
     CodecRate rate = codec_rates.of(codec);
-    if (!codec.packs || !has_hosts) return rate;
+    if (!has_hosts || !(has_grid ? codec.codes_entropy : codec.packs)) return rate;
     // int8 and bf16 take between 0.6 and 0.9 of the time, because codes have no raw bits, or fewer.
     const double share = 0.75 * symbols_per_value(codec);
     const auto slow_down = [share](float &bytes_per_ns, float packing_rate) {

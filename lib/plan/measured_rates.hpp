@@ -157,6 +157,11 @@ inline constexpr CodecRateRow measured_rates[] = {
     {"lossless", "sse4", {0.97F, 2.19F, 2.09F}},
     {"lossless", "avx2", {1.05F, 2.74F, 2.70F}},
     {"lossless", "avx512", {1.78F, 2.82F, 2.65F}},
+    {"bound", "scalar", {0.45F, 0.70F, 0.56F}},
+    {"bound", "generic", {0.12F, 0.21F, 0.20F}},
+    {"bound", "sse4", {2.24F, 2.20F, 2.12F}},
+    {"bound", "avx2", {1.71F, 6.04F, 5.25F}},
+    {"bound", "avx512", {5.34F, 8.37F, 6.30F}},
     // clang-format on
 };
 

@@ -201,6 +201,8 @@ double encode_bound(const Codec &codec) {
     case CodecKind::plain: return 0;
     case CodecKind::cast: // a whole step, if chance may take either neighbour
         return unit_roundoff(*row.cast) * (codec.rounding == Rounding::nearest ? 1 : 2);
+    // Relative: of the range, which is at most twice the largest value.
+    case CodecKind::grid: return codec.is_relative ? 2.0 * codec.bound : codec.bound;
     // A whole step, because stochastic rounding may take either neighbour, and the negative of the
     // largest value has no code.
     // Dither moves it by up to half a step more.
@@ -265,15 +267,17 @@ static double rounding_bound(const Operation &operation, double magnitude) {
 static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
     const double ranks = operation.ranks, bound = encode_bound(codec);
     const double growth = std::pow(1 + bound, ranks);
+    const bool is_absolute = codec.has_grid() && !codec.is_relative;
+    const double largest = is_absolute ? 1 : all.largest_input;
     // Each round encodes what earlier rounds have brought.
     if (operation.pattern == Pattern::hypercube)
-        return growth * bound * all.largest_input * std::bit_width(operation.ranks);
-    if (!reduces(operation.collective)) return bound * all.largest_input;
+        return growth * bound * largest * std::bit_width(operation.ranks);
+    if (!reduces(operation.collective)) return bound * largest;
     if (operation.op == RedOp::max || operation.op == RedOp::min)
-        return growth * bound * ranks * all.largest_input;
-    if (operation.op == RedOp::prod) // only casts support products
+        return growth * bound * ranks * largest;
+    if (operation.op == RedOp::prod) // casts and grids alone support products
         return growth * bound * 2 * ranks * std::pow(std::max(1.0, all.largest_input), ranks);
-    const double sum = growth * bound * all.largest_input * ranks * (ranks + 1) / 2;
+    const double sum = growth * bound * largest * ranks * (ranks + 1) / 2;
     return operation.op == RedOp::avg ? sum / ranks : sum;
 }
 

@@ -219,6 +219,23 @@ static void impossible_keys_are_refused() {
     check_damaged(chunk);
 }
 
+static void impossible_bounds_are_refused() {
+    for (const char *text : {"bound", "bound:abs=0.5,entropy=1"}) {
+        Bytes chunk = make_chunk(text, DataType::float32, 70);
+        CHECK_OK(open_chunk(chunk, parsed(text), DataType::float32, 70));
+        CHECK(!open_chunk(chunk, parsed("bound:rel=0.002"), DataType::float32, 70));
+        check_byte_refused(chunk, 9, 64); // it always packs
+        check_byte_refused(chunk, 7, 1);  // stochastic
+        check_byte_refused(chunk, 6, 2);  // int32
+        for (const float bound : {0.0F, -1.0F, 1e37F, std::numeric_limits<float>::quiet_NaN()}) {
+            put(chunk, 12, bound);
+            check_damaged(chunk);
+        }
+    }
+    for (const uint8_t flag : {uint8_t{32 + 64}, uint8_t{32 + 128}})
+        check_byte_refused(make_chunk("int4:entropy=1", DataType::float32, 70), 9, flag);
+}
+
 static void noise_belongs_to_stochastic_rounding() {
     Bytes chunk = make_chunk("int4", DataType::float32, 70);
     check_byte_refused(chunk, 40, 1);
@@ -343,6 +360,7 @@ int main() {
         QTEST(errors_travel_as_words),
         QTEST(hostile_counts_are_refused),
         QTEST(impossible_keys_are_refused),
+        QTEST(impossible_bounds_are_refused),
         QTEST(noise_belongs_to_stochastic_rounding),
         QTEST(padding_is_zero),
         QTEST(strange_scales_are_refused),

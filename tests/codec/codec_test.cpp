@@ -68,12 +68,10 @@ static void keys_are_read() {
 static void shortest_specs_lead_back() {
     for (const char *text :
          {"none",
-          "fp16",
           "bf16:min=1M",
           "fp8e4m3",
           "fp8e5m2:min=2",
           "int12:block=8",
-          "int10",
           "int8",
           "int2:block=1",
           "int4:round=stochastic",
@@ -101,12 +99,16 @@ static void shortest_specs_lead_back() {
           "fp16:owner=exact",
           "int8:min=0,guard=nmse:0.001,owner=exact",
           "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
-          "norm",
           "norm:round=nearest",
           "norm:bits=2,bucket=64,seed=5,min=1K,norm=linf,levels=exponential,guard=nmse:0.1",
           "nvfp4:bucket=32,scale=ceil",
-          "lossless",
           "lossless:min=1K",
+          "bound",
+          "bound:rel=0.1,entropy=1",
+          "bound:min=5,abs=0.001,guard=nmse:0.1,owner=exact",
+          "bound:abs=1e-36",
+          "bound:abs=1e+36",
+          "bound:rel=1e-09",
           "int8:entropy=1",
           "minmax:bucket=all,entropy=1",
           "bf16:min=5,entropy=1,owner=exact",
@@ -170,7 +172,7 @@ static void strange_names_are_refused() {
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
                   "int4, int3, int2, minmax, "
                   "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-                  "lossless, tbq, exact, auto");
+                  "lossless, tbq, bound, exact, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -219,6 +221,13 @@ static void strange_values_are_refused() {
         check_refused(std::string("norm:norm=") + value, "possible are l2, linf");
     for (const char *value : {"", "powers", "Uniform"})
         check_refused(std::string("norm:levels=") + value, "possible are uniform, exponential");
+    for (const char *value : {"", "0", "-1", "nan", "inf", "1e37", "1e-37", "1e-60", "0.1x", "+1"})
+        check_refused(std::string("bound:abs=") + value, "possible is 1e-36 to 1e36");
+    for (const char *value : {"", "0", "-0.1", "nan", "1.01", "1e-10", "0,1x"})
+        check_refused(std::string("bound:rel=") + value, "possible is 1e-9 to 1");
+    check_refused("bound:rel=0.1,abs=0.1", "either abs=E or rel=E");
+    check_refused("bound:rel=0.1,guard=nmse:0.1", "a bucket of at most 4096");
+    check_refused("bound:round=stochastic", "possible are min, entropy, abs, rel, guard, owner");
     check_refused("int8:entropy=2", "possible are 0, 1");
     check_refused("topk:entropy=1", "possible are min, ratio, owner");
     for (const char *value : {"", "1", "16", "48", "1024", "-32", "on", "4294967296"})
@@ -334,7 +343,8 @@ static void combinations_are_checked() {
                 CHECK_EQ(check_codec(bucketed, collective, row.type, op).is_ok(),
                          row.is_float && adds);
             }
-    for (const char *text : {"lossless", "int8:entropy=1", "bf16:entropy=1"}) {
+    for (const char *text :
+         {"lossless", "int8:entropy=1", "bf16:entropy=1", "bound", "bound:abs=1"}) {
         const Codec packing = parsed(text);
         const auto is_possible = [&](DataType type, RedOp op) {
             return check_codec(packing, Collective::all_reduce, type, op).is_ok();

@@ -38,10 +38,17 @@ void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_pl
     CHECK(outputs[0] == slow_twin(call, inputs));
 }
 
-constexpr const char *codecs[] = {
-    "none",          "int8",  "int8:owner=exact", "int4:round=stochastic",
-    "lossless",      "exact", "int4:entropy=1",   "minmax:bits=6,bucket=all,entropy=1",
-    "bf16:entropy=1"};
+constexpr const char *codecs[] = {"none",
+                                  "int8",
+                                  "int8:owner=exact",
+                                  "int4:round=stochastic",
+                                  "lossless",
+                                  "exact",
+                                  "bound:abs=0.01",
+                                  "bound:rel=0.01,entropy=1",
+                                  "int4:entropy=1",
+                                  "minmax:bits=6,bucket=all,entropy=1",
+                                  "bf16:entropy=1"};
 constexpr uint64_t counts[] = {0, 3, 100003};
 
 // Calls visit(placement, algorithm, call) for the table's cases, without their ranks.

@@ -109,6 +109,8 @@ constexpr const char *codecs[] = {"none",
                                   "dummy:ratio=0.3",
                                   "tbq:threshold=0.5",
                                   "lossless",
+                                  "bound",
+                                  "bound:abs=0.01,entropy=1",
                                   "int5:entropy=1"};
 
 using AlgorithmNames = std::vector<const char *>;

@@ -30,7 +30,10 @@ constexpr const char *specs[] = {"lossless",
                                  "nvfp4:entropy=1",
                                  "terngrad:entropy=1",
                                  "norm:bits=2,entropy=1",
-                                 "onebit:entropy=1"};
+                                 "onebit:entropy=1",
+                                 "bound",
+                                 "bound:abs=0.01",
+                                 "bound:rel=0.02,entropy=1"};
 constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float64};
 constexpr uint64_t counts[] = {0, 1, 40, 333, 2100};
 

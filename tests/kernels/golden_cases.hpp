@@ -133,6 +133,8 @@ inline void add_newer_specs(std::vector<std::string> &list) {
                  "minmax:bits=8,rotate=64,round=stochastic",
                  "minmax:bits=3,bucket=64,skip_incomplete=1,rotate=256,round=dither"});
     list.insert(list.end(), {"tbq", "tbq:threshold=0.75,entropy=0"});
+    list.insert(list.end(), {"bound", "bound:rel=0.1,entropy=1", "bound:abs=0.004",
+                             "bound:abs=0.05,entropy=1", "bound:abs=1e-36", "bound:abs=1e36"});
 }
 
 inline std::vector<std::string> specs() {

@@ -52,9 +52,9 @@ std::vector<Codec> codecs() {
                               {.id = CodecId::fp8e5m2}};
     for (const char *text :
          {"onebit", "onebit:bucket=64", "onebit:bucket=7", "terngrad", "terngrad:bucket=7", "topk",
-          "topk:ratio=0.3", "dummy", "dummy:ratio=0.01", "dgc:ratio=0.2", "lossless",
-          "fp16:round=stochastic", "bf16:round=stochastic", "fp8e4m3:round=stochastic",
-          "fp8e5m2:round=stochastic"})
+          "topk:ratio=0.3", "dummy", "dummy:ratio=0.01", "dgc:ratio=0.2", "lossless", "bound",
+          "bound:rel=0.1", "bound:abs=0.01", "bound:abs=30", "fp16:round=stochastic",
+          "bf16:round=stochastic", "fp8e4m3:round=stochastic", "fp8e5m2:round=stochastic"})
         all.push_back(*parse_codec(text));
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
         for (const char *name :

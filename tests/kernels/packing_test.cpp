@@ -46,7 +46,15 @@ const std::string specs[] = {"lossless",
                              "onebit:entropy=1",
                              "terngrad:bucket=96,entropy=1",
                              "norm:bits=2,entropy=1",
-                             "tbq:threshold=0.5"};
+                             "tbq:threshold=0.5",
+
+                             "bound",
+                             "bound:rel=0.1",
+                             "bound:abs=0.01",
+                             "bound:abs=1e-36",
+                             "bound:rel=0.01,entropy=1",
+                             "bound:rel=0.0001,entropy=1",
+                             "bound:abs=0.01,entropy=1"};
 
 PackScratch &scratch() {
     static const auto memory = std::make_unique<PackScratch>();
@@ -220,9 +228,10 @@ static void frequencies_add_up() {
 // beside it. Guards stand behind both.
 static void damaged_chunks_are_refused_or_harmless() {
     Values random(17);
-    for (const char *text : {"lossless", "int8:block=4096,entropy=1", "int3:block=4096,entropy=1",
-                             "int12:block=4096,entropy=1", "terngrad:entropy=1",
-                             "minmax:bits=6,bucket=all,entropy=1"}) {
+    for (const char *text :
+         {"lossless", "int8:block=4096,entropy=1", "int3:block=4096,entropy=1",
+          "int12:block=4096,entropy=1", "terngrad:entropy=1", "bound:abs=0.01", "bound:rel=0.01",
+          "bound:rel=0.01,entropy=1", "minmax:bits=6,bucket=all,entropy=1"}) {
         const Gaussian chunk(text, 8000);
         const size_t bytes = chunk.packed_bytes.size();
         CHECK(bytes < chunk.unpacked_bytes.size());

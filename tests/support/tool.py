@@ -57,6 +57,8 @@ def payload_bytes(codec, count, type_bytes):
     """Of one chunk, as lib/codec/WIRE.md lays it out: planes in groups of 32 values, then scales."""
     if codec in ("none", "lossless"):  # on one host nothing is packed
         return count * type_bytes
+    if codec == "bound":  # words of the accumulator's type, and the step
+        return count * max(type_bytes, 4) + 4 if count else 0
     if codec in ("fp16", "bf16"):
         return count * 2
     if codec in ("fp8e4m3", "fp8e5m2"):
@@ -85,7 +87,7 @@ def payload_bytes(codec, count, type_bytes):
 
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
-    block = {"none": 1, "lossless": 1, "dummy": 1, "tbq": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
+    block = {"none": 1, "lossless": 1, "dummy": 1, "tbq": 1, "bound": 1, "topk": 1, "dgc": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
              "nvfp4": 1024, "onebit": 512, "terngrad": 512, "norm": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)

@@ -150,7 +150,7 @@ class Rows(unittest.TestCase):
     def test_wire_bytes_are_those_of_the_grid(self):
         codecs = ["none", "bf16", "fp16", "fp8e4m3", "fp8e5m2", "int12", "int10", "int8", "int6", "int5", "int4", "int3", "int2",
                   "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad", "topk", "norm", "dgc", "dummy",
-                  "lossless", "tbq"]
+                  "lossless", "tbq", "bound"]
         for count, ranks in ((20000, 2), (20001, 4)):
             rows = perf("all_reduce", "--ranks", ranks, "-b", 4 * count, "-e", 4 * count, "--algo", "direct,ring",
                         "--codec", ",".join(codecs))

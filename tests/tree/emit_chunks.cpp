@@ -80,13 +80,28 @@ int main() {
         for (const char *text : {"topk", "topk:ratio=0.4", "dgc:ratio=0.01"})
             fine = emit(*parse_codec(text), DataType::float16, DataType::float32, kind, 140001) &&
                    fine;
-    for (const char *text :
-         {"lossless", "fp8e4m3:entropy=1", "bf16:entropy=1", "int12:block=512,entropy=1",
-          "int10:block=512,entropy=1", "int8:block=512,entropy=1", "int6:block=512,entropy=1",
-          "int5:block=512,entropy=1", "int3:block=512,entropy=1", "int2:entropy=1",
-          "minmax:bits=7,bucket=all,entropy=1", "minmax:bits=1,entropy=1", "nvfp4:entropy=1",
-          "minmax:bits=4,bucket=64,skip_incomplete=1,entropy=1", "terngrad:entropy=1",
-          "norm:bits=2,entropy=1", "onebit:bucket=33,entropy=1", "mxfp6e2m3:entropy=1"})
+    for (const char *text : {"lossless",
+                             "fp8e4m3:entropy=1",
+                             "bf16:entropy=1",
+                             "int12:block=512,entropy=1",
+                             "int10:block=512,entropy=1",
+                             "int8:block=512,entropy=1",
+                             "int6:block=512,entropy=1",
+                             "int5:block=512,entropy=1",
+                             "int3:block=512,entropy=1",
+                             "int2:entropy=1",
+                             "minmax:bits=7,bucket=all,entropy=1",
+                             "minmax:bits=1,entropy=1",
+                             "nvfp4:entropy=1",
+                             "minmax:bits=4,bucket=64,skip_incomplete=1,entropy=1",
+                             "terngrad:entropy=1",
+                             "bound",
+                             "bound:rel=0.0001,entropy=1",
+                             "bound:abs=0.01,entropy=1",
+                             "bound:abs=0.5",
+                             "norm:bits=2,entropy=1",
+                             "onebit:bucket=33,entropy=1",
+                             "mxfp6e2m3:entropy=1"})
         for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
             for (const golden::Kind kind :
                  {golden::Kind::spread, golden::Kind::any_bits, golden::Kind::zeros})

@@ -8,10 +8,11 @@ from collections import namedtuple
 
 import numpy as np
 
+import wire_grid
 import wire_packing
 from wire_packing import need
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY, LOSSLESS, TBQ = range(19)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK, NORM, DGC, DUMMY, LOSSLESS, TBQ, BOUND = range(20)
 SPARSE = (TOPK, DGC)
 DITHER = 2
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
@@ -112,7 +113,14 @@ def plane_widths(bits):
     return [w for w in (8, 4, 2, 1) if bits & w]
 
 
-def layout_of(codec, kind, bits, bucket, skips, n):
+def grid_bytes(kind):
+    return 8 if kind == FLOAT64 else 4
+
+
+def layout_of(codec, kind, bits, bucket, flags, n):
+    skips = flags & 1
+    if codec == BOUND:
+        return Layout({}, 0, 0, 0, 0, 0, n * grid_bytes(kind) + (4 if flags & wire_grid.RELATIVE and n else 0), 0, 0, [])
     if codec in (NONE, LOSSLESS) or codec in CASTS:
         return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     if codec == DUMMY:
@@ -355,9 +363,13 @@ def check_keys(h):
     need(not h.flags & 24 or h.codec == NORM, "keys")
     need(not skips or (h.codec == MINMAX and h.bucket), "keys")
     need(not h.flags & 32 or h.codec not in (NONE, DUMMY, *SPARSE), "keys")
-    need(h.flags & 32 or h.codec != LOSSLESS, "keys")
+    need(h.flags & 32 or h.codec not in (LOSSLESS, BOUND), "keys")
+    need(not h.flags & 192 or h.codec == BOUND, "keys")
     if h.codec in (NONE, LOSSLESS) or h.codec in CASTS:
         need(h.bits == h.bucket == 0 and (h.codec in CASTS or not h.rounding), "keys")
+    elif h.codec == BOUND:
+        low, high = (1e-9, 1) if h.flags & wire_grid.RELATIVE else (1e-36, 1e36)
+        need(h.bits == h.rounding == 0 and np.float32(low) <= wire_grid.bound_of(h) <= np.float32(high), "keys")
     elif h.codec == INT:
         need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
@@ -381,8 +393,8 @@ def check_keys(h):
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.flags < 64, "fixed field")
-    need((h.codec in (NONE, LOSSLESS, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
+    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80, "fixed field")
+    need((h.codec in (NONE, LOSSLESS, BOUND, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding <= DITHER, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")
@@ -399,10 +411,14 @@ def value_bytes(h):
 def decode(chunk):
     h = read_header(chunk)
     payload = chunk[HEADER.size:]
-    layout = layout_of(h.codec, h.type, h.bits, h.bucket, h.flags & 1, h.count)
+    layout = layout_of(h.codec, h.type, h.bits, h.bucket, h.flags, h.count)
     need(h.payload_bytes == len(payload), "length")
     need(len(payload) == layout.bytes or h.flags & 32 and len(payload) < layout.bytes, "length")
-    if len(payload) < layout.bytes:
+    if h.codec == BOUND:
+        packed, payload = payload, payload if len(payload) == layout.bytes else wire_grid.unpack(h, payload, grid_bytes(h.type))
+        need(wire_grid.pack(h, payload, grid_bytes(h.type)) == packed, "not what an encoder packs")
+        need(not h.flags & wire_grid.RELATIVE or not h.count or wire_grid.is_step(wire_grid.step_in(h, payload)), "step")
+    elif len(payload) < layout.bytes:
         packed, payload = payload, wire_packing.unpack(layout, h.bits, value_bytes(h), payload, h.count)
         need(wire_packing.pack(layout, h.bits, value_bytes(h), payload, h.count) == packed, "not what an encoder packs")
     elif h.flags & 32:
@@ -412,6 +428,10 @@ def decode(chunk):
     need(not any(any(payload[a:b]) for a, b in layout.gaps), "gap")
     if h.codec in (NONE, LOSSLESS):
         return Chunk(h, payload, unpacked)
+    if h.codec == BOUND:
+        words = payload[:h.count * grid_bytes(h.type)]
+        kind = FLOAT64 if h.type == FLOAT64 else FLOAT32
+        return Chunk(h, words if kind == h.type else store(load(words, kind), h.type), unpacked)
     if kind := CASTS.get(h.codec):
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type), unpacked)
     with np.errstate(all="ignore"):

@@ -5,7 +5,8 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TBQ, TERNGRAD, TYPE_BYTES, layout_of, levels_of, narrow,
+import wire_grid
+from wire_decoder import (BFLOAT16, BOUND, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TBQ, TERNGRAD, TYPE_BYTES, grid_bytes, layout_of, levels_of, narrow,
                           noise, plane_widths, rotated, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -293,10 +294,12 @@ def write_planes(payload, layout, bits, codes):
 def encode(header, values, plain, clip=2.5):
     """`plain`: the same values converted to the tensor's type, as bytes, for what travels as it is."""
     n = header.count
-    layout = layout_of(header.codec, header.type, header.bits, header.bucket, header.flags & 1, n)
+    layout = layout_of(header.codec, header.type, header.bits, header.bucket, header.flags, n)
     head = HEADER.pack(*header._replace(payload_bytes=layout.bytes, crc=0))
     if header.codec in (NONE, LOSSLESS):
         return head + plain
+    if header.codec == BOUND:
+        return head + wire_grid.encode(header, values, grid_bytes(header.type))
     if kind := CASTS.get(header.codec):
         return head + (rounded_by_chance(values, kind, noise(header, n)) if header.rounding else store(values, kind, saturate=True))
     if header.codec in SPARSE:

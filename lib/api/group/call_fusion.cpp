@@ -59,6 +59,7 @@ static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     switch (codec.row().kind) {
     case CodecKind::plain:
     case CodecKind::cast:
+    case CodecKind::grid:
     case CodecKind::integer:
     case CodecKind::mx:
     case CodecKind::nvfp4:

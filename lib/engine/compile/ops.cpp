@@ -52,12 +52,12 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         context.kernels->copy(DataType::uint8, payload + to, DataType::uint8, scratch + from, bytes,
                               true);
     };
+    if (codec.row().takes(SpecKey::ratio) || codec.is_relative) // the tile is the chunk
+        return move(0, 0, tile.layout->bytes);
     if (codec.is_plain()) {
         const size_t value_bytes = type_bytes(codec.plain_type(context.type));
         return move(0, tile.begin * value_bytes, tile.count * value_bytes);
     }
-    if (codec.row().takes(SpecKey::ratio)) // the tile is the chunk
-        return move(0, 0, tile.layout->bytes);
     for (const PayloadSection &section : PayloadSections(codec, context.layout->coded))
         move(tile.layout->*section.start,
              context.layout->*section.start + section.bytes(tile.begin),
