@@ -132,14 +132,13 @@ inline void store_doubles(DataType out, void *dst, const double *values, size_t 
 
 // ---- Sums
 
-struct SumAndError {
-    DoubleVector sum, error;
-};
-HWY_INLINE SumAndError two_sum(DoubleVector a, DoubleVector b) {
-    const DoubleVector sum = hn::Add(a, b);
-    const DoubleVector b_in_sum = hn::Sub(sum, a);
-    const DoubleVector a_in_sum = hn::Sub(sum, b_in_sum);
-    return {sum, hn::Add(hn::Sub(a, a_in_sum), hn::Sub(b, b_in_sum))};
+// Adds `value` to `sum`, and returns what the rounding has lost.
+HWY_INLINE DoubleVector add_and_lose(DoubleVector &sum, DoubleVector value) {
+    const DoubleVector before = sum;
+    sum = hn::Add(before, value);
+    const DoubleVector value_in_sum = hn::Sub(sum, before);
+    const DoubleVector before_in_sum = hn::Sub(sum, value_in_sum);
+    return hn::Add(hn::Sub(before, before_in_sum), hn::Sub(value, value_in_sum));
 }
 
 // Adds the lanes of `x` to the LongAccumulators of values from `first` on, unless they are zero.
@@ -171,9 +170,10 @@ HWY_INLINE void deepen(ExactBlock &block, size_t depth) {
 HWY_INLINE DoubleVector add_to_plane(ExactBlock &block, size_t plane, size_t first,
                                      DoubleVector x) {
     const WideDoubles d;
-    const SumAndError next = two_sum(hn::Load(d, block.plane[plane] + first), x);
-    hn::Store(next.sum, d, block.plane[plane] + first);
-    return next.error;
+    DoubleVector sum = hn::Load(d, block.plane[plane] + first);
+    const DoubleVector rest = add_and_lose(sum, x);
+    hn::Store(sum, d, block.plane[plane] + first);
+    return rest;
 }
 
 HWY_INLINE bool are_zero(DoubleVector x) {
@@ -229,13 +229,14 @@ inline void add_exact(DataType in, void *sums, const void *src, size_t count) {
 HWY_INLINE DoubleVector round_to_odd(DoubleVector a, DoubleVector b) {
     const WideDoubles d;
     const WideBits bits;
-    const SumAndError all = two_sum(a, b);
-    const auto pattern = hn::BitCast(bits, all.sum);
+    DoubleVector sum = a;
+    const DoubleVector lost = add_and_lose(sum, b);
+    const auto pattern = hn::BitCast(bits, sum);
     const auto one = hn::Set(bits, 1);
     const auto is_even = hn::Eq(hn::And(pattern, one), hn::Zero(bits));
-    const auto is_rounded = hn::RebindMask(bits, hn::Ne(all.error, hn::Zero(d)));
+    const auto is_rounded = hn::RebindMask(bits, hn::Ne(lost, hn::Zero(d)));
     // The last place moves away from zero if the error has the sum's sign.
-    const auto signs = hn::Xor(pattern, hn::BitCast(bits, all.error));
+    const auto signs = hn::Xor(pattern, hn::BitCast(bits, lost));
     const auto is_towards_zero = hn::Ne(hn::ShiftRight<63>(signs), hn::Zero(bits));
     const auto moved =
         hn::IfThenElse(is_towards_zero, hn::Sub(pattern, one), hn::Add(pattern, one));
