@@ -47,6 +47,7 @@ constexpr const char *codecs[] = {"none",
                                   "bound:abs=0.01",
                                   "bound:rel=0.01,entropy=1",
                                   "int4:entropy=1",
+                                  "int4:round=dither,entropy=1",
                                   "minmax:bits=6,bucket=all,entropy=1",
                                   "bf16:entropy=1"};
 constexpr uint64_t counts[] = {0, 3, 100003};

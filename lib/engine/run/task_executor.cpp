@@ -339,7 +339,9 @@ Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {
 Noise TaskExecutor::stated_noise(PipelineLane &lane, const Op &op) const {
     const Codec &codec = op.is_inner ? program_.work.inner_codec : program_.work.codec;
     if (!codec.dithers()) return {};
-    return qccl::stated_noise({lane.wire(op.src.index).view.data, header_bytes});
+    // A chunk of this rank's own is packed, header and all, when the task is done.
+    const HeldView &held = lane.wire(op.src.index);
+    return qccl::stated_noise({held.unpacked ? held.unpacked : held.view.data, header_bytes});
 }
 
 RecvBuffer TaskExecutor::recv_buffer(const PipelineLane &lane, uint32_t wire,
