@@ -81,6 +81,25 @@ private:
 
 } // namespace
 
+// Gives each known layer the codec with the fewest bits of those that lose no more than the uniform
+// one. That keeps the budget whatever the steps are.
+static void take_no_worse(std::span<const LayerOptions> layers, std::span<const size_t> known,
+                          uint32_t uniform, LayerChoice &choice) {
+    choice.chosen = {};
+    for (const size_t layer : known) {
+        const LayerOptions &options = layers[layer];
+        uint32_t best = uniform;
+        for (uint32_t codec = 0; codec < options.size(); codec++)
+            if (options[codec].error <= options[uniform].error &&
+                options[codec].bits < options[best].bits)
+                best = codec;
+        choice.codecs[layer] = best;
+        choice.bits[layer] = options[best].bits;
+        choice.chosen.bits += options[best].bits;
+        choice.chosen.error += options[best].error;
+    }
+}
+
 LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t uniform) {
     LayerChoice choice;
     choice.codecs.assign(layers.size(), uniform);
@@ -104,7 +123,8 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
     }
     size_t spent = knapsack.best();
     // Errors that are rounded to whole steps may not even have room for the uniform codec.
-    if (knapsack.bits(spent) >= choice.uniform.bits) return choice;
+    take_no_worse(layers, known, uniform, choice);
+    if (knapsack.bits(spent) >= choice.chosen.bits) return choice;
     choice.chosen = {};
     for (size_t i = known.size(); i-- > 0;) {
         const Contender &found = contenders[i][knapsack.chosen(i, spent)];

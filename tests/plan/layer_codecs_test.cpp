@@ -83,6 +83,16 @@ static void layers_of_one_kind_keep_the_uniform_codec() {
     }
 }
 
+// Errors that are rounded to steps would leave no room for any choice.
+static void fewer_bits_at_no_more_error_are_always_chosen() {
+    const std::vector<LayerOptions> layers(3, {{45, 1.23}, {20, 1.23}, {10, 1.24}});
+    const LayerChoice choice = choose_layer_codecs(layers, 0);
+    CHECK(choice.codecs == std::vector<uint32_t>(3, 1));
+    CHECK(choice.bits == std::vector<double>(3, 20));
+    CHECK_EQ(choice.chosen.bits, 60.0);
+    CHECK_EQ(choice.chosen.error, choice.uniform.error);
+}
+
 static void what_is_not_known_keeps_the_uniform_codec() {
     const LayerOptions strong{{200, 900}, {400, 100}, {800, 1}}, weak{{200, 9}, {400, 1}, {800, 0}};
     const LayerOptions broken{{1, infinite}, {2, infinite}, {3, infinite}};
@@ -136,6 +146,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(no_choice_is_better),
         QTEST(layers_of_one_kind_keep_the_uniform_codec),
+        QTEST(fewer_bits_at_no_more_error_are_always_chosen),
         QTEST(what_is_not_known_keeps_the_uniform_codec),
         QTEST(a_budget_of_nothing_is_kept),
         QTEST(as_many_layers_and_codecs_as_allowed),
