@@ -12,6 +12,8 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 namespace qccl {
 
@@ -38,11 +40,18 @@ constexpr int rotation_log2(uint32_t d) {
 constexpr int rotation_shift(uint32_t d, bool is_back) {
     return (rotation_log2(d) + (is_back ? 0 : 1)) / 2;
 }
-// Returns the signs of a block's values from i on, that of i lowest. The table is a local one
-// because code for GPUs cannot read the host's.
+// Returns the signs of a block's values from i on, that of i lowest. Code for GPUs cannot read the
+// host's table, and would keep one of its own in memory, so it chooses among constants.
 constexpr uint32_t rotation_signs_from(uint32_t i) {
-    constexpr auto words = rotation_signs;
-    return words[i / 32] >> i % 32;
+    const auto word = [i]<size_t... number>(std::index_sequence<number...>) {
+        uint32_t chosen = 0;
+        ((chosen = i / 32 == number
+                       ? std::integral_constant<uint32_t, rotation_signs[number]>::value
+                       : chosen),
+         ...);
+        return chosen;
+    };
+    return word(std::make_index_sequence<rotation_signs.size()>()) >> i % 32;
 }
 constexpr float rotation_factor(uint32_t d, bool is_back, uint32_t signs) {
     const uint32_t sign = signs << 31;

@@ -28,7 +28,7 @@ namespace qccl::QCCL_GPU {
 #define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
     QCCL_DEFINE(name, QCCL_CODED_RESIDENT, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
 #define QCCL_FOLD_DITHERED(name, CodecTraits)                                                      \
-    QCCL_DEFINE(name, 2, (fold_coded<CodecTraits<float>, float, Sources::any_dithered>(batch)))
+    QCCL_DEFINE(name, 1, (fold_coded<CodecTraits<float>, float, Sources::any_dithered>(batch)))
 #define QCCL_ENCODE(name, CodecTraits, T)                                                          \
     QCCL_DEFINE(name, sizeof(T) < 8 ? 3 : 1,                                                       \
                 (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))
@@ -62,9 +62,9 @@ QCCL_DEFINE(fold_dithered_float, 2, (fold<float, true>(batch)))
 QCCL_DEFINE(fold_dithered_double, 1, (fold<double, true>(batch)))
 QCCL_FOLD_DITHERED(fold_dithered_integer_float, IntegerTraits)
 QCCL_FOLD_DITHERED(fold_dithered_minmax_float, MinmaxTraits)
-QCCL_DEFINE(fold_rotated_integer_float, 2, (fold_rotated<IntegerTraits<float>, float>(batch)))
+QCCL_DEFINE(fold_rotated_integer_float, 1, (fold_rotated<IntegerTraits<float>, float>(batch)))
 QCCL_DEFINE(fold_rotated_integer_double, 1, (fold_rotated<IntegerTraits<double>, double>(batch)))
-QCCL_DEFINE(fold_rotated_minmax_float, 2, (fold_rotated<MinmaxTraits<float>, float>(batch)))
+QCCL_DEFINE(fold_rotated_minmax_float, 1, (fold_rotated<MinmaxTraits<float>, float>(batch)))
 QCCL_DEFINE(fold_rotated_minmax_double, 1, (fold_rotated<MinmaxTraits<double>, double>(batch)))
 QCCL_FOLD_CODED(fold_integer_float, IntegerTraits, float)
 QCCL_ENCODE(encode_integer_float, IntegerTraits, float)
