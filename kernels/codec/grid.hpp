@@ -19,7 +19,7 @@ namespace qccl {
 inline constexpr int32_t largest_multiple = 32767;
 
 // Returns the step for a bound, or 0 if the bound is none for which fp32 has a step and its
-// reciprocal. A step is less than twice the bound by 1/256 to 1/64 of it, and has 8 significant
+// reciprocal. A step is less than twice the bound by 1/256 to 1/85 of it, and has 8 significant
 // bits, so that multiples are exact: what rounding adds to half a step stays below the bound.
 constexpr float grid_step(float bound) {
     if (!(bound >= 0x1p-120F && bound <= 0x1p120F)) return 0.0F;

@@ -215,6 +215,14 @@ void decode(const ChunkRange &range, const std::byte *payload, DataType out, voi
     });
     const uint64_t coded = coded_end(range) - range.begin;
     const PlainValues plain = plain_values(range, payload);
+    // A multiple may be beyond the type's largest number although the value was not.
+    if (range.codec->has_grid() && type_bytes(out) < sizeof(float))
+        return with_narrow_format(out, [&]<class F>(F) {
+            for (uint64_t i = 0; i < range.count; i++)
+                store_bits(dst, i,
+                           static_cast<Storage<F>>(narrow<F, Overflow::saturate>(
+                               load_float(plain.format, plain.start, i))));
+        });
     copy(out, static_cast<std::byte *>(dst) + coded * type_bytes(out), plain.format, plain.start,
          range.count - coded, false);
 }

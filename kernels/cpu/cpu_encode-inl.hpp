@@ -9,7 +9,7 @@
 // block, which is a group, and rounds the block's values to the grid of small floats. nvfp4:
 // computes the base of each bucket from its largest magnitude, then the scales and codes of the two
 // blocks of each group.
-// `tbq`, whose values have their codes by themselves.
+// `tbq` compares each value with the threshold.
 
 #if defined(QCCL_CPU_ENCODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_ENCODE_INL

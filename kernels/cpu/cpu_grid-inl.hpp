@@ -71,12 +71,13 @@ inline float step_of_range(DataType in, const void *src, uint64_t count, float b
 }
 
 // Rounds up to a tile of values.
-HWY_INLINE void round_tile(const VectorGrid &grid, const float *x, size_t count, float *dst) {
+HWY_INLINE void round_tile(const VectorGrid &grid, const float *x, size_t count, std::byte *dst) {
     const Floats d;
     size_t i = 0;
     for (; i + lanes() <= count; i += lanes())
-        hn::StoreU(grid.rounded(hn::LoadU(d, x + i)), d, dst + i);
-    for (; i < count; i++) dst[i] = grid.grid.rounded(x[i]);
+        hn::StoreU(grid.rounded(hn::LoadU(d, x + i)), d,
+                   reinterpret_cast<float *>(dst + i * sizeof(float)));
+    for (; i < count; i++) store_bits(dst, i, grid.grid.rounded(x[i]));
 }
 
 inline void encode_on_grid(const ChunkRange &range, DataType in, const void *src,
@@ -87,9 +88,9 @@ inline void encode_on_grid(const ChunkRange &range, DataType in, const void *src
         if (range.whole != 0) store_bits(payload + range.layout->scales, 0, step);
     }
     const VectorGrid grid{ValueGrid<float>(step)};
-    float *const dst = reinterpret_cast<float *>(payload) + range.begin;
+    std::byte *const dst = payload + range.begin * sizeof(float);
     for_each_tile(in, src, range.count, [&](const float *x, uint64_t first, size_t count) HWY_ATTR {
-        round_tile(grid, x, count, dst + first);
+        round_tile(grid, x, count, dst + first * sizeof(float));
     });
 }
 

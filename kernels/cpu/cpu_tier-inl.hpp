@@ -207,6 +207,12 @@ inline void decode(const ChunkRange &range, const std::byte *payload, DataType o
     if (range.codec->rotation != 0)
         return decode_rotated(rotation_steps(), range, payload, out, dst, streams);
     const DataType plain = range.codec->plain_type(range.type);
+    // A multiple may be beyond the type's largest number although the value was not.
+    if (range.codec->has_grid() && (out == DataType::float16 || out == DataType::bfloat16)) {
+        const std::byte *const values = payload + range.begin * type_bytes(plain);
+        const auto saturate = out == DataType::float16 ? encode_cast<Half> : encode_cast<Bfloat>;
+        return saturate(plain, values, static_cast<std::byte *>(dst), 0, range.count);
+    }
     if (range.codec->is_plain())
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
                           streams);

@@ -312,12 +312,19 @@ Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, D
     QCCL_TRY(check(*range.codec));
     const uint64_t coded_values = coded_count(range);
     if (range.codec->row().kind == CodecKind::dummy) return decode_first(range, payload, out, dst);
+    const DataType plain_type = range.codec->plain_type(range.type);
+    // A multiple may be beyond the type's largest number although the value was not.
+    if (range.codec->has_grid() && out != plain_type && range.count != 0) {
+        Operand sink = plain(out, dst);
+        sink.saturates = true;
+        return add({fold_kernel(plain_type)}, range.count, {}, sink,
+                   {plain(plain_type, plain_start(range, payload))});
+    }
     if (coded_values != 0)
         QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
                      {coded_source(range, payload)}));
-    return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)),
-                range.codec->plain_type(range.type), plain_start(range, payload),
-                range.count - coded_values);
+    return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)), plain_type,
+                plain_start(range, payload), range.count - coded_values);
 }
 
 Done KernelLauncher::decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,

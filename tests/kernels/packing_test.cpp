@@ -47,7 +47,6 @@ const std::string specs[] = {"lossless",
                              "terngrad:bucket=96,entropy=1",
                              "norm:bits=2,entropy=1",
                              "tbq:threshold=0.5",
-
                              "bound",
                              "bound:rel=0.1",
                              "bound:abs=0.01",

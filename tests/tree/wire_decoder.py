@@ -431,7 +431,7 @@ def decode(chunk):
     if h.codec == BOUND:
         words = payload[:h.count * grid_bytes(h.type)]
         kind = FLOAT64 if h.type == FLOAT64 else FLOAT32
-        return Chunk(h, words if kind == h.type else store(load(words, kind), h.type), unpacked)
+        return Chunk(h, words if kind == h.type else store(load(words, kind), h.type, saturate=True), unpacked)
     if kind := CASTS.get(h.codec):
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type), unpacked)
     with np.errstate(all="ignore"):

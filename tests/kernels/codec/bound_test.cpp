@@ -185,6 +185,30 @@ static void entropy_coding_is_near_the_entropy() {
     }
 }
 
+// A multiple next to a type's largest number may be one that the type does not have.
+static void the_largest_numbers_stay_finite() {
+    const struct {
+        DataType type;
+        const char *spec;
+        float largest, multiple;
+    } cases[] = {{DataType::float16, "bound:abs=100", 65504, 65536},
+                 {DataType::bfloat16, "bound:abs=1e36", 0x1.FEp127F, 0x1.FFFFFEp127F}};
+    constexpr size_t count = 37;
+    for (const TestedKernels &tier : tested_kernels())
+        for (const auto &[type, spec, largest, multiple] : cases) {
+            const Codec codec = *parse_codec(spec);
+            const PayloadLayout layout = payload_layout(codec, type, count);
+            const ChunkRange range{
+                .codec = &codec, .layout = &layout, .type = type, .whole = count, .count = count};
+            std::vector<std::byte> payload(layout.bytes), out(count * type_bytes(type));
+            for (size_t i = 0; i < count; i++)
+                store_bits(payload.data(), i, i % 2 == 0 ? multiple : -multiple);
+            tier.kernels->decode(range, payload.data(), type, out.data(), false);
+            for (size_t i = 0; i < count; i++)
+                CHECK_EQ(load_float(type, out.data(), i), i % 2 == 0 ? largest : -largest);
+        }
+}
+
 static void steps_that_no_encoder_writes_are_refused() {
     const Codec codec = *parse_codec("bound");
     const std::vector<std::byte> src = as_bytes({1, 2, 3, 4, 5});
@@ -211,6 +235,7 @@ int main() {
         QTEST(bounds_without_a_step_have_no_grid),
         QTEST(blocks_take_the_bits_that_they_need),
         QTEST(entropy_coding_is_near_the_entropy),
+        QTEST(the_largest_numbers_stay_finite),
         QTEST(steps_that_no_encoder_writes_are_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
