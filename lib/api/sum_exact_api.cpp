@@ -41,9 +41,9 @@ static Done check(const Comm &comm, const double *values, size_t count, const do
         return Error::make(Code::invalid_usage,
                            "the sum is a result of the call, which a group would make later; call "
                            "qcclSumExact outside of groups");
-    if (const auto gpu = comm.parts().device.gpu)
-        return invalid_argument("comm: its device is %s, and qcclSumExact sums on the host",
-                                gpu->traits().name.c_str());
+    if (comm.parts().policy.most_exact_ranks)
+        return invalid_argument("comm: the device of a rank is a GPU, and qcclSumExact sums on "
+                                "hosts");
     return {};
 }
 

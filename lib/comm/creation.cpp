@@ -12,6 +12,7 @@
 #include "comm/creation_exchange.hpp"
 #include "comm/handle_table.hpp"
 #include "device/device.hpp"
+#include "device/kernel_launcher.hpp"
 #include "net/addresses.hpp"
 #include "transport/network.hpp"
 
@@ -213,6 +214,7 @@ Done Creation::compare(const LocalResources &resources) {
     const bool is_calibrated = all.front().has_calibration != 0;
     begin_topology(std::move(all), resources.device);
     policy_.ranks = bootstrap_.size();
+    if (gpus_ != 0) policy_.most_exact_ranks = KernelLauncher::most_sources;
     policy_.hosts = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
     if (is_calibrated) QCCL_TRY(learn_what_was_measured(resources.calibration));
     return fit_plan(policy_, env_settings_, bootstrap_.rank() == 0 ? resources.log.get() : nullptr);

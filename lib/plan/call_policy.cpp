@@ -231,9 +231,9 @@ Done check_job(const PlanFile &plan, uint32_t ranks, uint32_t hosts) {
 
 namespace {
 
-CodecChoice unless_impossible(const Codec &codec, const CallTraits &call) {
-    if (const Done done = check_codec(codec, call.collective, call.type, call.op); !done)
-        return {{}, done.error()};
+CodecChoice unless_impossible(const CallPolicy &policy, const Codec &codec,
+                              const CallTraits &call) {
+    if (const Done done = policy.check(codec, call); !done) return {{}, done.error()};
     return {codec, {}};
 }
 
@@ -243,9 +243,9 @@ bool is_open_to_environment(const CallTraits &call) {
     return info(call.type).is_float && adds(call.op);
 }
 
-CodecChoice by_rule(const Rule &rule, const CallTraits &call) {
+CodecChoice by_rule(const CallPolicy &policy, const Rule &rule, const CallTraits &call) {
     if (is_open_to_environment(call) || rule.codec->keeps_type()) {
-        CodecChoice choice = unless_impossible(*rule.codec, call);
+        CodecChoice choice = unless_impossible(policy, *rule.codec, call);
         choice.rule = &rule;
         return choice;
     }
@@ -305,16 +305,24 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
     return policy;
 }
 
+Done CallPolicy::check(const Codec &asked, const CallTraits &call) const {
+    QCCL_TRY(check_codec(asked, call.collective, call.type, call.op));
+    if (!asked.sums_exactly || !most_exact_ranks || ranks <= *most_exact_ranks) return {};
+    return invalid_argument("codec exact: GPUs sum the values of up to %u ranks, and the "
+                            "communicator has %u",
+                            *most_exact_ranks, ranks);
+}
+
 Result<CodecChoice> CallPolicy::choose_codec(const Codec *of_call, const CallTraits &call) const {
     if (of_call) {
-        QCCL_TRY(check_codec(*of_call, call.collective, call.type, call.op));
+        QCCL_TRY(check(*of_call, call));
         return CodecChoice{*of_call, {}};
     }
     if (!reduces(call.collective)) return CodecChoice{};
-    if (codec) return unless_impossible(*codec, call);
-    if (const Rule *const rule = codecs.find_codec(call)) return by_rule(*rule, call);
+    if (codec) return unless_impossible(*this, *codec, call);
+    if (const Rule *const rule = codecs.find_codec(call)) return by_rule(*this, *rule, call);
     if (const Rule *const rule = plan ? plan->rules.find_codec(call) : nullptr)
-        return by_rule(*rule, call);
+        return by_rule(*this, *rule, call);
     return CodecChoice{};
 }
 

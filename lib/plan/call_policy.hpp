@@ -104,6 +104,8 @@ struct CallPolicy {
     Rules codecs, algorithms;   // the environment's, for this communicator
     std::optional<PlanFile> plan;
     uint32_t ranks = 1, hosts = 1;
+    // A GPU sums the values of so many ranks exactly; nothing: no rank has a GPU.
+    std::optional<uint32_t> most_exact_ranks;
     // Whether QCCL_SEGMENT and QCCL_LANES are set. A plan file does not override them.
     bool has_segment = false, has_lanes = false;
 
@@ -127,6 +129,10 @@ struct CallPolicy {
     // Makes all decisions. `algorithm_of_call`: empty if the call names none.
     Result<CallChoice> choose(const Codec *of_call, const Algorithm &algorithm_of_call,
                               const CallTraits &call, std::optional<Collective> v_form = {}) const;
+
+    // Whether the communicator's calls can be encoded so (check_codec). The error is
+    // invalid_argument.
+    Done check(const Codec &codec, const CallTraits &call) const;
 
     // Texts that the ranks compare. A codec of the environment reaches fewer calls than the
     // communicator's, so their texts differ even if the spec is the same.

@@ -108,6 +108,22 @@ static void the_environment_may_ask_for_exact_sums() {
     CHECK_EQ(chosen(communicator, nullptr, max), "none");
 }
 
+// All ranks refuse what a GPU of one of them cannot sum; what was not asked for in the call goes
+// without.
+static void exact_sums_end_where_those_of_gpus_end() {
+    const Codec exact = codec("exact");
+    for (const uint32_t ranks : {27U, 28U}) {
+        CallPolicy gpus = policy(exact);
+        gpus.ranks = ranks;
+        CHECK_EQ(chosen(gpus, &exact, float_sum), "exact");
+        gpus.most_exact_ranks = 27;
+        CHECK(gpus.choose_codec(&exact, float_sum).is_ok() == (ranks == 27));
+        CHECK_EQ(chosen(gpus, nullptr, float_sum), ranks == 27 ? "exact" : "none");
+        const Codec int8 = codec("int8");
+        CHECK_EQ(chosen(gpus, &int8, float_sum), "int8");
+    }
+}
+
 static void items_decide_by_the_call() {
     const CallPolicy items = policy({}, {"QCCL_CODEC=int4@bytes>=1M,op=sum;int8@bytes>=64K"});
     for (const auto &[count, op, expected] :
@@ -223,6 +239,7 @@ int main() {
         QTEST(the_environment_reaches_sum_and_avg_of_floating_point),
         QTEST(an_impossible_codec_is_refused_only_where_the_call_names_it),
         QTEST(the_environment_may_ask_for_exact_sums),
+        QTEST(exact_sums_end_where_those_of_gpus_end),
         QTEST(items_decide_by_the_call),
         QTEST(settings_precede_the_plan_file),
         QTEST(the_communicator_s_algorithm_precedes_all),

@@ -6,7 +6,6 @@
 #include "api/call/states.hpp"
 #include "base/text.hpp"
 #include "comm/boundary.hpp"
-#include "device/kernel_launcher.hpp"
 #include "schedule/shape.hpp"
 
 #include <algorithm>
@@ -124,16 +123,6 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, is_known ? text : word, possible);
 }
 
-// A kernel of a GPU reads all summands of a sum.
-static Done check_exact(const Comm &comm, const Codec &codec) {
-    const bool is_possible =
-        !comm.parts().device.gpu || comm.size() <= KernelLauncher::most_sources;
-    if (!codec.sums_exactly || is_possible) return {};
-    return invalid_argument("codec exact: GPUs sum the values of up to %zu ranks, and the "
-                            "communicator has %u",
-                            KernelLauncher::most_sources, comm.size());
-}
-
 // A call that is encoded becomes one on the values that the codec sees.
 static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollConfig_t &config,
                          ProgramKey &key) {
@@ -147,15 +136,11 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
     if (own && key.collective == Collective::barrier)
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
-    QCCL_TRY(CodecChoice choice,
+    QCCL_TRY(const CodecChoice choice,
              policy.choose_codec(own                 ? &own->codec
                                  : given.is_lossless ? &lossless
                                                      : nullptr,
                                  policy.traits(key.collective, values.type, key.op, values.count)));
-    if (const Done possible = check_exact(comm, choice.codec); !possible) {
-        if (own) return possible.error();
-        choice = {{}, possible.error()};
-    }
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;
