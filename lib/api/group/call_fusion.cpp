@@ -80,8 +80,8 @@ static bool is_lossless(const Work &work) {
 
 static std::optional<FusedForm> find_form(const Program &program) {
     const Work &work = program.work;
-    // Operations of the program differ from call to call.
-    // A fused call's values need not begin at a block of exact sums.
+    // Operations of the program differ from call to call, and a fused call's values need not begin
+    // at a block of exact sums.
     if (!can_be_fused(work.collective) || work.codec.sums_exactly || work.parts || program.guard ||
         is_made(work.op) || work.feedback != Feedback::none)
         return std::nullopt;

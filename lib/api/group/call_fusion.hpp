@@ -13,6 +13,7 @@
 // - of topk and of buckets as long as a chunk;
 // - of codecs that rotate, if the last rotated block is incomplete;
 // - of onebit and norm, and of minmax with skip_incomplete, if the last bucket is incomplete;
+// - with exact sums;
 // - with a guard, which watches the calls of one tag;
 // - with an operation that the program has made;
 // - with a state;

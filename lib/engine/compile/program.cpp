@@ -254,7 +254,10 @@ uint64_t find_tile(const Work &work, const Chunking &cut, uint64_t segment, uint
     if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins ||
         cut.whole_tiles)
         return segment;
-    const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
+    // Of an exact sum mostly two doubles are used.
+    const size_t sum_bytes =
+        work.sums_exactly() ? 2 * sizeof(double) : type_bytes(accumulator_of(work.type));
+    const uint64_t target = tile_bytes / sum_bytes;
     return std::min(segment, std::max(grain, target / grain * grain));
 }
 

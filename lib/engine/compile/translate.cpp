@@ -275,14 +275,15 @@ private:
         ops_.push_back(next);
     }
 
-    // Nothing reads such a sum before it is complete, so it is divided where it is rounded.
+    // What reads such a sum rounds it, and divides it if it is complete.
     void sum_exactly(Op &next, const Step &step, Slot src) const {
         const bool adds = next.what == Op::What::reduce;
         if (is_sum(step.dst))
             next.what = adds ? Op::What::add_exact : Op::What::begin_exact;
         else if (is_sum(src))
             next.what = Op::What::round_exact;
-        next.is_divided = next.what == Op::What::round_exact && translation_.divides;
+        next.is_divided =
+            next.what == Op::What::round_exact && translation_.divides && step.has(Step::finishes);
     }
 
     // Lets the operation read products of its input, which lie in a tile.

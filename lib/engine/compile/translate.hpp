@@ -163,8 +163,8 @@ struct Translation {
     bool is_lossless = true, is_inner_lossless = true;
     uint32_t rank = 0;    // the rank that has the schedule
     bool divides = false; // divide a finished sum by the number of ranks (avg)
-    bool sums_exactly =
-        false; // accumulators hold exact sums, which are rounded where they are read
+    // Accumulators hold exact sums, which are rounded where they are read.
+    bool sums_exactly = false;
     Feedback feedback = Feedback::none;
     // Where products of inputs and of the call's factor lie, one input at a time; nothing: inputs
     // are used as they are.

@@ -214,9 +214,10 @@ static Done launch_step(KernelLauncher &launcher, const TileContext &context,
         return launcher.keep_error(sum_type, step.dst, step.src, step.decoded, context.count,
                                    step.factor,
                                    step.velocity != 0 ? step.dst + step.velocity : nullptr);
-    case Op::What::begin_exact: // see launch_exact
+    case Op::What::begin_exact:
     case Op::What::add_exact:
     case Op::What::round_exact:
+        return Error::make(Code::internal_error, "an exact sum in parts, on a GPU");
     case Op::What::write_header: break; // the host writes headers
     }
     return {};

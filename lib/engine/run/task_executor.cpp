@@ -225,8 +225,8 @@ std::byte *TaskExecutor::residual(const ElementRange &segment) const {
 }
 
 std::byte *TaskExecutor::decoded(const PipelineLane &lane) const {
-    const size_t bytes = type_bytes(accumulator_of(program_.work.type));
-    return memory_.tiles.data() + tile_number(lane, program_.decoded_tile) * program_.tile * bytes;
+    return memory_.tiles.data() +
+           tile_number(lane, program_.decoded_tile) * program_.sum_bytes(program_.tile);
 }
 
 // A chunk that is streamed to the outbox is encoded tile by tile in the cache. Later operations of

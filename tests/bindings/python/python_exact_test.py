@@ -53,11 +53,12 @@ class VectorsTest(unittest.TestCase):
             for ranks in (2, 3, 5):
                 for count in COUNTS if dtype == "float32" else COUNTS[:-1]:
                     values = hard_values(count + ranks, ranks, count, dtype)
-                    expected = exact_sums(values[:, :2000])
+                    some = slice(None, None, max(1, count // 2000))
+                    expected = exact_sums(values[:, some])
                     for algorithm in ALGORITHMS:
                         with self.subTest(dtype=dtype, ranks=ranks, count=count, algorithm=algorithm):
                             for got in all_reduced(values, algorithm=algorithm):
-                                self.assertEqual(got[:2000].tobytes(), expected.tobytes())
+                                self.assertEqual(got[some].tobytes(), expected.tobytes())
 
     def test_the_order_of_the_ranks_makes_no_difference(self):
         values = hard_values(1, 6, 5000, "float64")
