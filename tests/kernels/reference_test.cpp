@@ -128,6 +128,7 @@ static void errors_are_bounded() {
     for (const std::string &text : golden::specs()) {
         const Codec codec = parsed(text);
         if (codec.id != CodecId::integer && codec.id != CodecId::minmax) continue;
+        if (codec.rotation != 0) continue; // spreads an error over other values
         const bool is_stochastic = codec.rounding == Rounding::stochastic,
                    is_integer = codec.id == CodecId::integer;
         for (const golden::Kind kind :
