@@ -1206,7 +1206,7 @@ QCCL_API qcclResult_t qcclSendRecvConfig(const void *send, size_t send_count, in
  * Returns
  *   qcclSuccess, entry errors
  *   qcclInvalidArgument  sum_out is NULL; values is NULL and count is not 0; count is more than
- *                        memory can hold; the communicator's device is a GPU.
+ *                        memory can hold; the device of a rank is a GPU.
  *   qcclInvalidUsage     also within a group.
  *   qcclOutOfMemory      and the other failures of a collective call
  * Threads: one at a time in `comm`. Blocks until all ranks have called. */
@@ -1432,6 +1432,11 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * there are encodes on its way. Between hosts, and in containers, blocks of 32 values take the bits
  * that their largest multiple of the step needs.
  *
+ * "exact" loses nothing: sums and averages of floating point are rounded once, by the algorithms
+ * direct and oneshot (with two ranks by any), with GPUs for up to 27 ranks. "tbq" sends its
+ * threshold with a value's sign, or nothing, and needs a state, which keeps the rest.
+ * "rotate=128" mixes so many values before they are encoded.
+ *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
  * "lossless" does so with the exponents of the values themselves. How many bytes result depends on
  * the values; they are never more than without it. Collectives whose ranks are all on one host do
@@ -1499,7 +1504,7 @@ QCCL_API qcclResult_t qcclCodecGetSpec(qcclCodec_t codec, char *buffer, size_t *
  * count: number of values.
  * type: of the values.
  * bytes_out: receives the number, which includes the header of the container. A codec with
- *   "entropy=1", "lossless" and "bound" may need less; all others need exactly so many.
+ *   "entropy=1", "lossless", "bound" and "tbq" may need less; all others need exactly so many.
  * Returns
  *   handle errors
  *   qcclInvalidArgument  The codec does not encode this type, or has "auto", "guard" or
@@ -1516,8 +1521,9 @@ QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, 
  * dst: `capacity` bytes of memory of the host, which do not overlap src. capacity is at least what
  *   qcclCodecMaxEncodedBytes gives.
  * written_out: receives the number of bytes of the container. It is set when the call returns, also
- *   with a stream. So on a stream a codec with "entropy=1", "lossless" or "bound" writes the
- *   container without packing, which has as many bytes as qcclCodecMaxEncodedBytes gives.
+ *   with a stream. So on a stream a codec with "entropy=1", "lossless", "bound" or "tbq"
+ *   writes the container without packing, which has as many bytes as qcclCodecMaxEncodedBytes
+ *   gives.
  * stream: a stream from qcclStreamCreate, which uses src and dst until it has come past the call;
  *   or NULL or QCCL_STREAM_SYNC: the call returns when it is done.
  * Returns
@@ -1573,8 +1579,8 @@ typedef struct qcclLayerCodecs *qcclLayerCodecs_t;
  * uniform: the spec of the codec whose error is the budget; NULL: int4.
  * candidates: the specs of the codecs to choose from, separated by commas, as in
  *   "int3,int4:block=64,none"; at most 256 with the uniform codec, which always is one. NULL: int2
- *   to int8 in blocks of several lengths, and none. Codecs with "entropy=1", and "lossless", count
- *   with the bits that noted values take between hosts, packed.
+ *   to int8 in blocks of several lengths, and none. Codecs with "entropy=1", "lossless",
+ *   "bound" and "tbq" count with the bits that noted values take between hosts, packed.
  * Returns
  *   qcclInvalidArgument  layers_out or counts is NULL; nlayers or a count is out of range; the type
  *                        is unknown; a spec is not valid, has "auto", "guard" or "owner=exact", or

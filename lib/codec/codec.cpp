@@ -195,11 +195,6 @@ std::optional<double> parse_nmse(std::string_view text) {
     return nmse;
 }
 
-template <class T> std::string shortest_text(T number) {
-    char text[32];
-    return {text, std::to_chars(text, std::end(text), number).ptr};
-}
-
 } // namespace
 
 Done read_budget_nmse(Budget &budget, std::string_view text) {
@@ -217,7 +212,11 @@ Done read_guard(double &nmse, std::string_view text) {
     return {};
 }
 
-std::string guard_text(double nmse) { return "nmse:" + shortest_text(nmse); }
+std::string guard_text(double nmse) {
+    std::string text = "nmse:";
+    append_number(text, nmse);
+    return text;
+}
 
 Done read_budget_bits(Budget &budget, std::string_view text) {
     const auto thousandths = parse_decimal(text, bits_decimals);
@@ -246,7 +245,9 @@ std::string budget_text(const Budget &budget) {
     const auto add = [&text](const char *key, std::string_view value) {
         text.append(text.empty() ? "" : ",").append(key).append("=").append(value);
     };
-    if (budget.nmse != 0) add("nmse", shortest_text(budget.nmse));
+    std::string nmse;
+    append_number(nmse, budget.nmse);
+    if (budget.nmse != 0) add("nmse", nmse);
     if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
     std::string from;
     for (const CodecRow *const family : families)

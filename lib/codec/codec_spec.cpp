@@ -222,26 +222,11 @@ Done set_rotation(Codec &codec, std::string_view text) {
     return {};
 }
 
-std::string shortest_text(float number) {
-    char text[32];
-    return {text, std::to_chars(text, std::end(text), number).ptr};
-}
-
-Done set_threshold(Codec &codec, std::string_view text) {
+// The nearest fp32 to the number counts. The grid of a bound leaves a margin that is larger than
+// what this rounding adds (kernels/codec/grid.hpp).
+Done set_float(Codec &codec, float Codec::*value, SpecKey key, std::string_view text) {
     const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, codec.threshold);
-    if (problem != std::errc() || stop != end || !std::isnormal(codec.threshold) ||
-        codec.threshold < 0)
-        return bad_value(SpecKey::threshold, text);
-    return {};
-}
-
-// The nearest fp32 to the number counts. The grid leaves a margin that is larger than what this
-// rounding adds (kernels/codec/grid.hpp).
-Done set_bound(Codec &codec, SpecKey key, std::string_view text) {
-    const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, codec.bound);
-    codec.is_relative = key == SpecKey::rel;
+    const auto [stop, problem] = std::from_chars(text.data(), end, codec.*value);
     if (problem != std::errc() || stop != end || !is_possible(codec)) return bad_value(key, text);
     return {};
 }
@@ -277,9 +262,11 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
         (codec.has_grid() ? codec.codes_entropy : codec.packs) = text == "1";
         return {};
     case SpecKey::rotate: return set_rotation(codec, text);
-    case SpecKey::threshold: return set_threshold(codec, text);
+    case SpecKey::threshold: return set_float(codec, &Codec::threshold, key, text);
     case SpecKey::abs:
-    case SpecKey::rel: return set_bound(codec, key, text);
+    case SpecKey::rel:
+        codec.is_relative = key == SpecKey::rel;
+        return set_float(codec, &Codec::bound, key, text);
     case SpecKey::owner:
         if (text != "decoded" && text != "exact") return bad_value(key, text);
         codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
@@ -383,6 +370,11 @@ std::string spec(const Codec &codec) {
         text.append(first ? ":" : ",").append(row_of(key).name).append("=").append(value);
         first = false;
     };
+    const auto add_number = [&](SpecKey key, float value) {
+        std::string number;
+        append_number(number, value);
+        add(key, number);
+    };
     if (codec.bits != row->usual.bits) add(SpecKey::bits, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
         add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
@@ -401,13 +393,12 @@ std::string spec(const Codec &codec) {
     if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
-    if (codec.threshold != row->usual.threshold)
-        add(SpecKey::threshold, shortest_text(codec.threshold));
+    if (codec.threshold != row->usual.threshold) add_number(SpecKey::threshold, codec.threshold);
     if (codec.momentum != row->usual.momentum)
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
     if (codec.bound != row->usual.bound || codec.is_relative != row->usual.is_relative)
-        add(codec.is_relative ? SpecKey::rel : SpecKey::abs, shortest_text(codec.bound));
+        add_number(codec.is_relative ? SpecKey::rel : SpecKey::abs, codec.bound);
     if (codec.packs != row->usual.packs) add(SpecKey::entropy, codec.packs ? "1" : "0");
     if (codec.codes_entropy) add(SpecKey::entropy, "1");
     if (codec.rotation != 0) add(SpecKey::rotate, std::to_string(codec.rotation));

@@ -14,8 +14,8 @@ namespace qccl {
 // ---- Expected losses
 
 // Returns the expected NMSE of one encode of Gaussian values of any variance (nu of the error
-// prediction); 0 for none and for casts that do not narrow. Integrates numerically, which takes up
-// to 2 ms: callers keep the result.
+// prediction), of tbq and bound:abs of variance 1; 0 for none and for casts that do not narrow.
+// Integrates numerically, which takes up to 2 ms: callers keep the result.
 double unit_nmse(const Codec &codec, DataType type);
 
 // The effect of encoding on a value as part of a sum, after Bussgang's theorem (1952): the decoded

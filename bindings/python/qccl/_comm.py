@@ -96,7 +96,7 @@ class Comm(Collectives, Handle):
     def sum_exact(self, x: Any) -> float:
         """Returns the sum of x of all ranks, added without an error and rounded once: its bits depend on the values alone.
 
-        x: float64, any shape, also one of its own on each rank. Blocks; not possible in groups and prepared calls.
+        x: float64, any shape; ranks may pass different shapes. Blocks; not possible in groups and prepared calls.
         """
         values, total, handle = self._buffer(x, "x"), ctypes.c_double(), self._open_handle()
         if values.type != c.qcclFloat64:
