@@ -3,7 +3,9 @@
 usage: whatif_test.py QCCL_INFO QCCL_PERF
 """
 import json
+import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -210,6 +212,17 @@ class Replay(WhatIf):
 
 
 class Recorded(WhatIf):
+    def fastest_us(self, log):
+        """The time of a rank's fastest call, by the number of values."""
+        rows = [line.split() for line in log.splitlines()]
+        counts = {row[1]: int(re.search(r"\bcount=(\d+)", " ".join(row))[1]) for row in rows if row[0] == "shape"}
+        fastest = {}
+        for row in rows:
+            if row[0] == "call":
+                count = counts[row[3]]
+                fastest[count] = min(fastest.get(count, math.inf), int(row[6]) / 1000)
+        return fastest
+
     def test_a_job_is_predicted(self):
         path = self.folder / "c-%r"
         tool.run([PERF, "all_reduce", "--ranks", "2", "-b", "16K", "-e", "16M", "-f", "32", "-n", "20", "-c", "0", "--codec", "none"],
@@ -219,10 +232,11 @@ class Recorded(WhatIf):
         self.assertGreater(answer["calls"], 60)
         self.assertEqual(answer["logs"], 2)
         self.assertEqual({shape["count"] for shape in answer["shapes"]}, {4096, 131072, 4194304})
-        # Machines differ, and others use them meanwhile: this is about orders of magnitude.
+        # Machines differ, and others use them meanwhile: this is about orders of magnitude, and the fastest call of a shape is hindered least.
+        fastest = self.fastest_us(logs[0])
         for shape in answer["shapes"]:
-            self.assertTrue(1 / 30 < shape["same_plan"]["time_us"] / shape["recorded_us"] < 10, shape)
-        self.assertTrue(1 / 30 < answer["same_plan"]["time_us"] / answer["recorded"]["time_us"] < 5)
+            self.assertTrue(1 / 30 < shape["same_plan"]["time_us"] / fastest[shape["count"]] < 30, (shape, fastest))
+        self.assertLess(answer["same_plan"]["time_us"] / answer["recorded"]["time_us"], 5)
         # Small messages within a host have no headers.
         self.assertAlmostEqual(answer["same_plan"]["wire_bytes"] / answer["recorded"]["wire_bytes"], 1, delta=1e-3)
         table = self.run_on(logs, "--hosts", "1,1", "--rate", "1gbit", "--codec", "int4").stdout
