@@ -71,7 +71,8 @@ Codec random_codec(Dice &dice) {
     if (row.takes(SpecKey::scale)) codec.scaling = static_cast<Scaling>(dice.roll(2));
     if (row.takes(SpecKey::norm)) codec.norm = static_cast<BucketNorm>(dice.roll(2));
     if (row.takes(SpecKey::levels)) codec.levels = static_cast<Levels>(dice.roll(2));
-    if (row.takes(SpecKey::entropy)) codec.packs = dice.roll(4) == 0;
+    if (row.takes(SpecKey::entropy))
+        (codec.has_grid() ? codec.codes_entropy : codec.packs) = dice.roll(4) == 0;
     if (row.takes(SpecKey::bits)) {
         const uint32_t least = row.least_bits;
         codec.bits = static_cast<uint8_t>(least + dice.roll(most_code_bits - least + 1));
@@ -92,6 +93,11 @@ Codec random_codec(Dice &dice) {
         codec.bucket = least_rotation << dice.roll(5);
         codec.rotation = least_rotation << dice.roll(5);
     }
+    if (codec.has_grid()) {
+        codec.is_relative = dice.roll(2) == 0;
+        codec.bound =
+            static_cast<float>(1 + dice.roll(8)) / static_cast<float>(8U << dice.roll(28));
+    }
     return codec;
 }
 
@@ -105,6 +111,13 @@ void write_indices(Dice &dice, const PayloadLayout &layout, uint64_t count, uint
         const auto index = static_cast<uint16_t>(skipped + i);
         std::memcpy(payload + layout.indices + i * sizeof index, &index, sizeof index);
     }
+}
+
+// Writes a valid step: a number of 8 significant bits between 2^-120 and 2^120.
+void write_step(Dice &dice, const PayloadLayout &layout, uint8_t *payload) {
+    if (layout.scale_count == 0) return;
+    const uint32_t step = (0x0400 + dice.roll(0x7800)) << 16;
+    std::memcpy(payload + layout.scales, &step, sizeof step);
 }
 
 } // namespace
@@ -139,5 +152,6 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t mo
         std::memset(data + header_bytes + zeros_from, 0, wanted - header_bytes - zeros_from);
     if (codec.row().is_sparse && dice.roll(4) != 0)
         write_indices(dice, layout, chunk.count, data + header_bytes);
+    if (codec.has_grid() && dice.roll(4) != 0) write_step(dice, layout, data + header_bytes);
     return wanted;
 }
