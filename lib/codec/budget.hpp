@@ -1,5 +1,5 @@
 // What a codec may cost, for a caller who names no codec: "nmse=1e-3,bits=4.5"; and how much a
-// guard lets it lose. codec.cpp defines the functions. Pure; any thread may call.
+// guard lets it lose. Pure; any thread may call.
 #pragma once
 
 #include "base/result.hpp"
