@@ -81,13 +81,8 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
     return Container{named->codec, named->kernels, values.type, values.count};
 }
 
-ChunkRange whole(const Container &container, const PayloadLayout &layout) {
-    return {.codec = &container.codec,
-            .layout = &layout,
-            .type = container.type,
-            .whole = container.count,
-            .begin = 0,
-            .count = container.count};
+ChunkRange whole(const Container &container, const PayloadLayout &layout, Noise noise = {}) {
+    return whole_chunk(container.codec, layout, container.type, container.count, noise);
 }
 
 // Memory for the unpacked chunk beside a container that may be packed.
@@ -136,9 +131,8 @@ size_t encode(const Container &container, const void *src, std::span<std::byte> 
 void decode_unpacked(const Container &container, const std::byte *chunk, void *dst) {
     if (container.count == 0) return;
     const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
-    ChunkRange range = whole(container, layout);
-    range.noise = stated_noise({chunk, header_bytes});
-    container.kernels->decode(range, chunk + header_bytes, container.type, dst, false);
+    container.kernels->decode(whole(container, layout, stated_noise({chunk, header_bytes})),
+                              chunk + header_bytes, container.type, dst, false);
 }
 
 Done decode(const Container &container, std::span<const std::byte> src, void *dst,

@@ -1,6 +1,8 @@
 // Sums the losses in fp64, in the order of the values.
 #include "device/encode_loss.hpp"
 
+#include "device/packed_chunk.hpp"
+
 namespace qccl {
 
 namespace {
@@ -37,8 +39,7 @@ SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise) {
     const DataType wide = accumulator_of(type_);
     const PayloadLayout layout = payload_layout(codec, type_, count_);
     payload_.resize(layout.bytes);
-    ChunkRange range = range_of(codec, layout);
-    range.noise = noise;
+    const ChunkRange range = whole_chunk(codec, layout, type_, count_, noise);
     kernels_.encode(range, noise, type_, values_, payload_.data());
     kernels_.decode(range, payload_.data(), wide, decoded_.data(), false);
     return wide == DataType::float64 ? loss_of<double>(wide_.data(), decoded_.data(), count_)
@@ -46,13 +47,11 @@ SampledLoss EncodeLoss::measure(const Codec &codec, const Noise &noise) {
 }
 
 size_t EncodeLoss::payload_bytes(const Codec &codec) {
-    const PayloadLayout layout = payload_layout(codec, type_, count_);
-    if (!codec.packs || !kernels_.pack || count_ == 0) return layout.bytes;
+    const size_t unpacked = payload_layout(codec, type_, count_).bytes;
+    if (!codec.packs || !kernels_.pack) return unpacked;
     if (!scratch_) scratch_ = std::make_unique_for_overwrite<PackScratch>();
-    packed_.resize(layout.bytes);
-    const size_t packed =
-        kernels_.pack(range_of(codec, layout), payload_.data(), packed_.data(), *scratch_);
-    return packed != 0 ? packed : layout.bytes;
+    packed_.resize(unpacked);
+    return pack_payload(kernels_, codec, type_, count_, payload_.data(), packed_.data(), *scratch_);
 }
 
 } // namespace qccl

@@ -25,15 +25,6 @@ public:
     size_t payload_bytes(const Codec &codec);
 
 private:
-    ChunkRange range_of(const Codec &codec, const PayloadLayout &layout) const {
-        return {.codec = &codec,
-                .layout = &layout,
-                .type = type_,
-                .whole = count_,
-                .begin = 0,
-                .count = count_};
-    }
-
     const Kernels &kernels_;
     DataType type_ = DataType::float32;
     const void *values_ = nullptr;

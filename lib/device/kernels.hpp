@@ -33,6 +33,18 @@ struct ChunkRange {
     uint64_t first_values() const { return std::clamp(layout->kept, begin, begin + count) - begin; }
 };
 
+// Returns the range that is a whole chunk. The caller keeps codec and layout.
+inline ChunkRange whole_chunk(const Codec &codec, const PayloadLayout &layout, DataType type,
+                              uint64_t count, Noise noise = {}) {
+    return {.codec = &codec,
+            .layout = &layout,
+            .type = type,
+            .whole = count,
+            .begin = 0,
+            .count = count,
+            .noise = noise};
+}
+
 // An implementation of the kernels. The numbers are also the bits of the masks with which QCCL_TIER
 // and the tests choose. `generic` is the vector code on emulated vectors of 128 bits, for every
 // processor; a processor may lack sse4 and the tiers above it. The last tier that runs is the best.

@@ -6,22 +6,12 @@
 
 namespace qccl {
 
-static ChunkRange whole_of(const Codec &codec, const PayloadLayout &layout, DataType type,
-                           uint64_t count) {
-    return {.codec = &codec,
-            .layout = &layout,
-            .type = type,
-            .whole = count,
-            .begin = 0,
-            .count = count};
-}
-
 size_t pack_payload(const Kernels &kernels, const Codec &codec, DataType type, uint64_t count,
                     const std::byte *unpacked_payload, std::byte *packed_payload,
                     PackScratch &scratch) {
     const PayloadLayout layout = payload_layout(codec, type, count);
     if (layout.bytes == 0) return 0;
-    const size_t packed = codec.packs ? kernels.pack(whole_of(codec, layout, type, count),
+    const size_t packed = codec.packs ? kernels.pack(whole_chunk(codec, layout, type, count),
                                                      unpacked_payload, packed_payload, scratch)
                                       : 0;
     if (packed != 0) return packed;
@@ -48,8 +38,8 @@ Done unpack_payload(const Kernels &kernels, const Codec &codec, DataType type, u
                            "chunk: a packed payload is longer than an unpacked one");
     if (packed_payload.size() == layout.bytes) {
         if (layout.bytes != 0) std::memcpy(unpacked_payload, packed_payload.data(), layout.bytes);
-    } else if (!codec.packs || !kernels.unpack(whole_of(codec, layout, type, count), packed_payload,
-                                               unpacked_payload, scratch)) {
+    } else if (!codec.packs || !kernels.unpack(whole_chunk(codec, layout, type, count),
+                                               packed_payload, unpacked_payload, scratch)) {
         return Error::make(Code::damaged_data,
                            "chunk: a packed payload is none that an encoder writes");
     }

@@ -75,12 +75,7 @@ public:
           dst_(allocate(count_ * type_bytes(accumulator_of(type)))),
           payload_(allocate(layout_.bytes)), packed_(allocate(codec.packs ? layout_.bytes : 0)),
           scratch_(codec.packs ? std::make_unique<PackScratch>() : nullptr) {
-        range_ = {.codec = &codec_,
-                  .layout = &layout_,
-                  .type = type,
-                  .whole = count_,
-                  .begin = 0,
-                  .count = count_};
+        range_ = whole_chunk(codec_, layout_, type, count_);
         fill_source(type, kernels, src_.get(), count_, values);
         run(BenchOperation::encode);
     }
@@ -213,12 +208,7 @@ private:
         : codec_(codec), type_(type), gpu_(std::move(gpu)), count_(count),
           layout_(payload_layout(codec, type, count)),
           launcher_(launch, this, MostBlocks::of_gpu(gpu_->traits().multiprocessors)),
-          range_{.codec = &codec_,
-                 .layout = &layout_,
-                 .type = type,
-                 .whole = count,
-                 .begin = 0,
-                 .count = count} {}
+          range_(whole_chunk(codec_, layout_, type, count)) {}
     static Done launch(void *self, KernelId kernel, unsigned blocks, const Batch &batch) {
         const auto &own = *static_cast<const GpuWorkload *>(self);
         return own.gpu_->launch(own.stream_.get(), kernel, blocks, batch);

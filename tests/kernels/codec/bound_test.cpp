@@ -36,8 +36,7 @@ struct Trip {
 Trip travel(const Kernels &kernels, const Codec &codec, DataType type, const std::byte *src,
             size_t count) {
     const PayloadLayout layout = payload_layout(codec, type, count);
-    const ChunkRange range{
-        .codec = &codec, .layout = &layout, .type = type, .whole = count, .count = count};
+    const ChunkRange range = whole_chunk(codec, layout, type, count);
     const DataType wide = accumulator_of(type);
     Trip trip{{}, {}, std::vector<std::byte>(layout.bytes)};
     std::vector<std::byte> out(count * type_bytes(wide));
@@ -198,8 +197,7 @@ static void the_largest_numbers_stay_finite() {
         for (const auto &[type, spec, largest, multiple] : cases) {
             const Codec codec = *parse_codec(spec);
             const PayloadLayout layout = payload_layout(codec, type, count);
-            const ChunkRange range{
-                .codec = &codec, .layout = &layout, .type = type, .whole = count, .count = count};
+            const ChunkRange range = whole_chunk(codec, layout, type, count);
             std::vector<std::byte> payload(layout.bytes), out(count * type_bytes(type));
             for (size_t i = 0; i < count; i++)
                 store_bits(payload.data(), i, i % 2 == 0 ? multiple : -multiple);
