@@ -61,13 +61,6 @@ struct alignas(64) PieceMemory {
     double *doubles() { return reinterpret_cast<double *>(bytes); }
 };
 
-const std::byte *behind(const void *values, DataType type, uint64_t count) {
-    return static_cast<const std::byte *>(values) + count * type_bytes(type);
-}
-std::byte *behind(void *values, DataType type, uint64_t count) {
-    return static_cast<std::byte *>(values) + count * type_bytes(type);
-}
-
 void rotate_scalar(uint32_t d, const float *src, float *dst, uint64_t count) {
     if (src != dst) std::copy_n(src, count, dst);
     rotate_blocks(d, dst, count);
@@ -80,12 +73,31 @@ void rotate_back_scalar(uint32_t d, const float *src, float *dst, uint64_t count
     for (uint64_t i = 0; i < count; i++) dst[i] = adds ? canonical(dst[i] + values[i]) : values[i];
 }
 
-// Decodes a piece. fp32 is rotated back by the caller.
-void decode_piece(const RotationSteps &steps, const RotatedRange &rotated, const ChunkRange &part,
-                  const std::byte *payload, PieceMemory &piece) {
-    steps.decode(part, payload, rotated.type(), piece.bytes, false);
-    if (rotated.type() == DataType::float64)
-        rotate_blocks_back(rotated.rotation(), piece.doubles(), part.count);
+// Where fp32 is rotated back: to values of that type at once, or in the piece's memory.
+enum class BackTo : uint8_t { values, added_to_values, piece };
+
+// Decodes a range's pieces. Calls finish(values, piece, count) for what is in a piece's memory
+// then.
+template <class Finish>
+void decode_pieces(const RotationSteps &steps, const RotatedRange &rotated,
+                   const std::byte *payload, BackTo to, DataType out, void *values,
+                   const Finish &finish) {
+    const DataType type = rotated.type();
+    const uint32_t d = rotated.rotation();
+    if (out != type) to = BackTo::piece;
+    PieceMemory piece;
+    rotated.each_piece([&](const ChunkRange &part, uint64_t at) {
+        std::byte *const dst = behind(values, out, at);
+        steps.decode(part, payload, type, piece.bytes, false);
+        if (type == DataType::float64)
+            rotate_blocks_back(d, piece.doubles(), part.count);
+        else if (to == BackTo::piece)
+            steps.rotate_back(d, piece.floats(), piece.floats(), part.count, false);
+        else
+            return steps.rotate_back(d, piece.floats(), reinterpret_cast<float *>(dst), part.count,
+                                     to == BackTo::added_to_values);
+        finish(dst, piece.bytes, part.count);
+    });
 }
 
 } // namespace
@@ -128,19 +140,10 @@ void encode_rotated(const RotationSteps &steps, const ChunkRange &range, const N
 void decode_rotated(const RotationSteps &steps, const ChunkRange &range, const std::byte *payload,
                     DataType out, void *dst, bool streams) {
     const RotatedRange rotated(range);
-    const DataType type = rotated.type();
-    const uint32_t d = rotated.rotation();
-    PieceMemory piece;
-    rotated.each_piece([&](const ChunkRange &part, uint64_t at) {
-        decode_piece(steps, rotated, part, payload, piece);
-        std::byte *const to = behind(dst, out, at);
-        const bool is_float = type == DataType::float32;
-        if (is_float && out == type && !streams)
-            return steps.rotate_back(d, piece.floats(), reinterpret_cast<float *>(to), part.count,
-                                     false);
-        if (is_float) steps.rotate_back(d, piece.floats(), piece.floats(), part.count, false);
-        steps.copy(out, to, type, piece.bytes, part.count, streams);
-    });
+    decode_pieces(steps, rotated, payload, streams ? BackTo::piece : BackTo::values, out, dst,
+                  [&](std::byte *to, const std::byte *piece, uint64_t count) {
+                      steps.copy(out, to, rotated.type(), piece, count, streams);
+                  });
     const ChunkRange rest = rotated.rest();
     if (rest.count != 0)
         steps.decode(rest, payload, out, behind(dst, out, rotated.coded()), streams);
@@ -149,19 +152,12 @@ void decode_rotated(const RotationSteps &steps, const ChunkRange &range, const s
 void decode_add_rotated(const RotationSteps &steps, const ChunkRange &range, RedOp op,
                         const std::byte *payload, void *accumulator) {
     const RotatedRange rotated(range);
-    const DataType type = rotated.type(), sum_type = accumulator_of(range.type);
-    const uint32_t d = rotated.rotation();
-    PieceMemory piece;
-    rotated.each_piece([&](const ChunkRange &part, uint64_t at) {
-        decode_piece(steps, rotated, part, payload, piece);
-        std::byte *const sum = behind(accumulator, sum_type, at);
-        const bool is_float = type == DataType::float32;
-        if (is_float && sum_type == type && adds(op))
-            return steps.rotate_back(d, piece.floats(), reinterpret_cast<float *>(sum), part.count,
-                                     true);
-        if (is_float) steps.rotate_back(d, piece.floats(), piece.floats(), part.count, false);
-        steps.reduce(op, sum_type, sum, type, piece.bytes, part.count);
-    });
+    const DataType sum_type = accumulator_of(range.type);
+    decode_pieces(steps, rotated, payload, adds(op) ? BackTo::added_to_values : BackTo::piece,
+                  sum_type, accumulator,
+                  [&](std::byte *sums, const std::byte *piece, uint64_t count) {
+                      steps.reduce(op, sum_type, sums, rotated.type(), piece, count);
+                  });
     const ChunkRange rest = rotated.rest();
     if (rest.count != 0)
         steps.decode_add(rest, op, payload, behind(accumulator, sum_type, rotated.coded()));

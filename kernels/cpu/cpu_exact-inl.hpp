@@ -276,8 +276,7 @@ inline void round_exact(DataType out, void *dst, const void *sums, size_t count,
                    [&](const ExactBlock &block, size_t first, size_t values) HWY_ATTR {
                        for (size_t i = 0; i < ExactBlock::values; i += hn::Lanes(d))
                            results_of(block, i, out, ranks, results);
-                       store_doubles(out, static_cast<std::byte *>(dst) + first * type_bytes(out),
-                                     results, values);
+                       store_doubles(out, behind(dst, out, first), results, values);
                    });
 }
 

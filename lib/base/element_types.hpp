@@ -210,6 +210,13 @@ inline constexpr auto all_ops = [] {
 
 constexpr const TypeInfo &info(DataType type) { return type_table[static_cast<size_t>(type)]; }
 constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
+// Returns the address behind `count` values.
+inline const std::byte *behind(const void *values, DataType type, uint64_t count) {
+    return static_cast<const std::byte *>(values) + count * type_bytes(type);
+}
+inline std::byte *behind(void *values, DataType type, uint64_t count) {
+    return static_cast<std::byte *>(values) + count * type_bytes(type);
+}
 constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
 
 // Returns the type of the parts of a complex type, otherwise the type itself; and the number of

@@ -301,10 +301,9 @@ Done KernelLauncher::decode_first(const ChunkRange &range, const std::byte *payl
     QCCL_TRY(copy(out, dst, range.type, values.at, values.kept));
     const uint64_t rest = range.count - values.kept;
     if (rest == 0) return {};
-    const std::byte *const to = behind(dst, out, values.kept);
+    const Operand sink = plain(out, behind(dst, out, values.kept));
     values.kept = 0;
-    return add({fold_kernel(accumulator_of(range.type))}, rest, {},
-               plain(out, const_cast<std::byte *>(to)), {values});
+    return add({fold_kernel(accumulator_of(range.type))}, rest, {}, sink, {values});
 }
 
 Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, DataType out,
@@ -323,8 +322,8 @@ Done KernelLauncher::decode(const ChunkRange &range, const std::byte *payload, D
     if (coded_values != 0)
         QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
                      {coded_source(range, payload)}));
-    return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)), plain_type,
-                plain_start(range, payload), range.count - coded_values);
+    return copy(out, behind(dst, out, coded_values), plain_type, plain_start(range, payload),
+                range.count - coded_values);
 }
 
 Done KernelLauncher::decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
@@ -336,7 +335,7 @@ Done KernelLauncher::decode_add(const ChunkRange &range, RedOp op, const std::by
     if (coded_values != 0)
         QCCL_TRY(add({fold_kernel(type), op}, coded_values, {}, sum,
                      {sum, coded_source(range, payload)}));
-    return reduce(op, type, const_cast<std::byte *>(behind(accumulator, type, coded_values)),
+    return reduce(op, type, behind(accumulator, type, coded_values),
                   range.codec->plain_type(range.type), plain_start(range, payload),
                   range.count - coded_values);
 }

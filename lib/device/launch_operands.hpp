@@ -113,8 +113,4 @@ inline const std::byte *plain_start(const ChunkRange &range, const std::byte *pa
     return payload + range.layout->raw;
 }
 
-inline const std::byte *behind(const void *values, DataType type, uint64_t count) {
-    return static_cast<const std::byte *>(values) + count * type_bytes(type);
-}
-
 } // namespace qccl::launched
