@@ -33,6 +33,12 @@ void append_number(std::string &text, Number value, Base... base) {
     text.append(digits.begin(), end);
 }
 
+template <class Number> std::string number_text(Number value) {
+    std::string text;
+    append_number(text, value);
+    return text;
+}
+
 // Appends one line, or a part of one, as printf formats it: at most 319 characters.
 template <class... Arguments>
 void append_format(std::string &text, const char *format, Arguments... arguments) {

@@ -56,11 +56,7 @@ Done read_guard(double &nmse, std::string_view text) {
     return {};
 }
 
-std::string guard_text(double nmse) {
-    std::string text = "nmse:";
-    append_number(text, nmse);
-    return text;
-}
+std::string guard_text(double nmse) { return "nmse:" + number_text(nmse); }
 
 Done read_budget_bits(Budget &budget, std::string_view text) {
     const auto thousandths = parse_decimal(text, bits_decimals);
@@ -89,9 +85,7 @@ std::string budget_text(const Budget &budget) {
     const auto add = [&text](const char *key, std::string_view value) {
         text.append(text.empty() ? "" : ",").append(key).append("=").append(value);
     };
-    std::string nmse;
-    append_number(nmse, budget.nmse);
-    if (budget.nmse != 0) add("nmse", nmse);
+    if (budget.nmse != 0) add("nmse", number_text(budget.nmse));
     if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
     std::string from;
     for (const CodecRow *const family : families)

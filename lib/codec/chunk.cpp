@@ -112,10 +112,8 @@ Result<Codec> read_codec(const Header &header) {
     codec.rotation = header.rotation;
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
-    if (row.takes(SpecKey::threshold)) {
-        codec.threshold = std::bit_cast<float>(codec.bucket);
-        codec.bucket = 0;
-    }
+    if (row.takes(SpecKey::threshold))
+        codec.threshold = std::bit_cast<float>(std::exchange(codec.bucket, 0));
     if (row.takes(SpecKey::abs)) codec.bound = std::bit_cast<float>(std::exchange(codec.bucket, 0));
     codec.is_relative = (header.flags & flag_relative) != 0;
     codec.codes_entropy = (header.flags & flag_codes_entropy) != 0;

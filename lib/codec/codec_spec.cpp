@@ -370,11 +370,6 @@ std::string spec(const Codec &codec) {
         text.append(first ? ":" : ",").append(row_of(key).name).append("=").append(value);
         first = false;
     };
-    const auto add_number = [&](SpecKey key, float value) {
-        std::string number;
-        append_number(number, value);
-        add(key, number);
-    };
     if (codec.bits != row->usual.bits) add(SpecKey::bits, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
         add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
@@ -393,12 +388,13 @@ std::string spec(const Codec &codec) {
     if (codec.clip != row->usual.clip) add(SpecKey::clip, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share)
         add(SpecKey::ratio, write_decimal(codec.share, ratio_decimals));
-    if (codec.threshold != row->usual.threshold) add_number(SpecKey::threshold, codec.threshold);
+    if (codec.threshold != row->usual.threshold)
+        add(SpecKey::threshold, number_text(codec.threshold));
     if (codec.momentum != row->usual.momentum)
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
     if (codec.bound != row->usual.bound || codec.is_relative != row->usual.is_relative)
-        add_number(codec.is_relative ? SpecKey::rel : SpecKey::abs, codec.bound);
+        add(codec.is_relative ? SpecKey::rel : SpecKey::abs, number_text(codec.bound));
     if (codec.packs != row->usual.packs) add(SpecKey::entropy, codec.packs ? "1" : "0");
     if (codec.codes_entropy) add(SpecKey::entropy, "1");
     if (codec.rotation != 0) add(SpecKey::rotate, std::to_string(codec.rotation));
