@@ -81,6 +81,13 @@ private:
 
 } // namespace
 
+static void take(LayerChoice &choice, size_t layer, const LayerOptions &options, uint32_t codec) {
+    choice.codecs[layer] = codec;
+    choice.bits[layer] = options[codec].bits;
+    choice.chosen.bits += options[codec].bits;
+    choice.chosen.error += options[codec].error;
+}
+
 // Gives each known layer the codec with the fewest bits of those that lose no more than the uniform
 // one. That keeps the budget whatever the steps are.
 static void take_no_worse(std::span<const LayerOptions> layers, std::span<const size_t> known,
@@ -93,10 +100,7 @@ static void take_no_worse(std::span<const LayerOptions> layers, std::span<const 
             if (options[codec].error <= options[uniform].error &&
                 options[codec].bits < options[best].bits)
                 best = codec;
-        choice.codecs[layer] = best;
-        choice.bits[layer] = options[best].bits;
-        choice.chosen.bits += options[best].bits;
-        choice.chosen.error += options[best].error;
+        take(choice, layer, options, best);
     }
 }
 
@@ -108,11 +112,9 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
     for (size_t layer = 0; layer < layers.size(); layer++) {
         if (!is_known(layers[layer], uniform)) continue;
         known.push_back(layer);
-        choice.bits[layer] = layers[layer][uniform].bits;
-        choice.uniform.bits += layers[layer][uniform].bits;
-        choice.uniform.error += layers[layer][uniform].error;
+        take(choice, layer, layers[layer], uniform);
     }
-    choice.chosen = choice.uniform;
+    choice.uniform = choice.chosen;
     if (!std::isfinite(choice.uniform.error)) return choice; // the sum has overflowed
     const double step = choice.uniform.error / budget_steps;
     std::vector<std::vector<Contender>> contenders;
@@ -128,11 +130,7 @@ LayerChoice choose_layer_codecs(std::span<const LayerOptions> layers, uint32_t u
     choice.chosen = {};
     for (size_t i = known.size(); i-- > 0;) {
         const Contender &found = contenders[i][knapsack.chosen(i, spent)];
-        const LayerOption &option = layers[known[i]][found.codec];
-        choice.codecs[known[i]] = found.codec;
-        choice.bits[known[i]] = option.bits;
-        choice.chosen.bits += option.bits;
-        choice.chosen.error += option.error;
+        take(choice, known[i], layers[known[i]], found.codec);
         spent -= found.steps;
     }
     return choice;
