@@ -49,20 +49,30 @@ QCCL_DEVICE void combine_values(RedOp op, Held<Layout, T> &values, const Held<La
     }
 }
 
-// Combines all sources of a tensor and divides the result by the batch's divisor. The first source
-// is not copied to the sum but taken into it, so that the next source is asked for before the first
-// has arrived.
+// Takes a source's values, and combines them with those of the sources before it.
+template <class T, bool has_dither, class Layout>
+QCCL_DEVICE void take_next(const Batch &batch, const Tensor &tensor, uint32_t source,
+                           const Place<Layout> &place, Held<Layout, T> &values) {
+    Held<Layout, T> taken;
+    take<T, has_dither>(batch.operand[tensor.first_source + source], base_call(batch), place,
+                        taken);
+    if (source == 0)
+        for_each_value<Layout>([&](unsigned run, unsigned i) { values[run][i] = taken[run][i]; });
+    else
+        combine_values<T, Layout>(batch.op, values, taken);
+}
+
+// Combines all sources of a tensor and divides the result by the batch's divisor. Without dither,
+// the first source is not copied to the sum but taken into it, so that the next source is asked for
+// before the first has arrived. With dither the code for all sources is large, and stands once.
 template <class T, bool has_dither, class Layout>
 QCCL_DEVICE void take_all(const Batch &batch, const Tensor &tensor, const Place<Layout> &place,
                           Held<Layout, T> &values) {
-    take<T, has_dither>(batch.operand[tensor.first_source], base_call(batch), place, values);
+    if constexpr (!has_dither)
+        take<T, has_dither>(batch.operand[tensor.first_source], base_call(batch), place, values);
 #pragma unroll 1
-    for (uint32_t source = 1; source < tensor.sources; source++) {
-        Held<Layout, T> taken;
-        take<T, has_dither>(batch.operand[tensor.first_source + source], base_call(batch), place,
-                            taken);
-        combine_values<T, Layout>(batch.op, values, taken);
-    }
+    for (uint32_t source = has_dither ? 0 : 1; source < tensor.sources; source++)
+        take_next<T, has_dither>(batch, tensor, source, place, values);
     if (batch.divisor != 1)
         for_each_value<Layout>([&](unsigned run, unsigned i) {
             values[run][i] = divided(values[run][i], batch.divisor);
@@ -101,74 +111,64 @@ template <class Visitor> QCCL_DEVICE void for_each_row(const Batch &batch, Visit
 
 // A compiler may call a lambda of this size instead of inlining it, and then keeps values in
 // memory.
-template <class T, bool has_dither> struct FoldRow {
+template <class T> struct FoldRow {
     const Batch &batch;
 
     QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> values;
-        take_all<T, has_dither>(batch, tensor, place, values);
+        take_all<T, false>(batch, tensor, place, values);
         put_plain<T>(sink, place, values);
     }
 };
-template <class T, bool has_dither = false> QCCL_DEVICE void fold(const Batch &batch) {
-    for_each_row(batch, FoldRow<T, has_dither>{batch});
+template <class T> QCCL_DEVICE void fold(const Batch &batch) {
+    for_each_row(batch, FoldRow<T>{batch});
 }
 
-// Folds into values of a cast that rounds with noise. A lane's runs are those that a block of the
-// generator serves.
-template <class T> struct FoldRowByChance {
-    const Batch &batch;
-
-    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
-        Row<T> row(batch, tensor, sink, number);
-        take_all<T, true>(batch, tensor, row.place, row.values);
-        put_by_chance(row);
-    }
-};
-template <class T> QCCL_DEVICE void fold_by_chance(const Batch &batch) {
-    for_each_row(batch, FoldRowByChance<T>{batch});
-}
-
-// Folds into values on a grid, whose step is that of the bound, or has been measured.
-template <class T> struct FoldRowToGrid {
+// Folds sources of which some have dither or are rotated, into values, which may be those of a
+// grid. Its step is that of the bound, or has been measured.
+template <class T> struct FoldDitheredRow {
     const Batch &batch;
 
     QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> values;
         take_all<T, true>(batch, tensor, place, values);
-        const ValueGrid<T> grid(sink.is_measured ? load_one<float>(part_of(sink, ChunkPart::scales))
-                                                 : grid_step(std::bit_cast<float>(sink.clip)));
-        for_each_value<Striped>(
-            [&](unsigned run, unsigned i) { values[run][i] = grid.rounded(values[run][i]); });
+        if (sink.has_grid()) {
+            const ValueGrid<T> grid(sink.is_measured
+                                        ? load_one<float>(part_of(sink, ChunkPart::scales))
+                                        : grid_step(std::bit_cast<float>(sink.clip)));
+            for_each_value<Striped>(
+                [&](unsigned run, unsigned i) { values[run][i] = grid.rounded(values[run][i]); });
+        }
         put_plain<T>(sink, place, values);
     }
 };
-template <class T> QCCL_DEVICE void fold_to_grid(const Batch &batch) {
-    for_each_row(batch, FoldRowToGrid<T>{batch});
+template <class T> QCCL_DEVICE void fold_dithered(const Batch &batch) {
+    for_each_row(batch, FoldDitheredRow<T>{batch});
 }
 
 // Adds to the sink the errors of the first source, of which the second one is what its codes decode
-// to. A third one is a velocity, which ends where a code decodes to more than zero.
+// to. A third one is a velocity, which ends where a code decodes to more than zero. All operands
+// here and of add_velocities have values of type T.
 template <class T> QCCL_DEVICE void keep_errors(const Batch &batch) {
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> kept, values, decoded;
-        take_plain<T>(batch.operand[tensor.first_source], place, values);
-        take_plain<T>(batch.operand[tensor.first_source + 1], place, decoded);
-        take_plain<T>(sink, place, kept);
+        load_runs(batch.operand[tensor.first_source].at, place, values);
+        load_runs(batch.operand[tensor.first_source + 1].at, place, decoded);
+        load_runs(sink.at, place, kept);
         for_each_value<Striped>([&](unsigned run, unsigned i) {
             kept[run][i] = kept_error(kept[run][i], values[run][i], decoded[run][i], batch.divisor);
         });
-        put_plain<T>(sink, place, kept);
+        store_runs(sink.at, place, kept);
         if (tensor.sources < 3) return;
         const Operand &velocity = batch.operand[tensor.first_source + 2];
-        take_plain<T>(velocity, place, kept);
+        load_runs(velocity.at, place, kept);
         for_each_value<Striped>([&](unsigned run, unsigned i) {
             kept[run][i] = masked_velocity(kept[run][i], decoded[run][i]);
         });
-        put_plain<T>(velocity, place, kept);
+        store_runs(velocity.at, place, kept);
     });
 }
 
@@ -178,43 +178,72 @@ template <class T> QCCL_DEVICE void add_velocities(const Batch &batch) {
         const Place<Striped> place(number, tensor.count);
         const T momentum = momentum_of<T>(batch.divisor);
         Held<Striped, T> values, before;
-        take_plain<T>(batch.operand[tensor.first_source], place, before);
-        take_plain<T>(sink, place, values);
+        load_runs(batch.operand[tensor.first_source].at, place, before);
+        load_runs(sink.at, place, values);
         for_each_value<Striped>([&](unsigned run, unsigned i) {
             values[run][i] = next_velocity(before[run][i], momentum, values[run][i]);
         });
-        put_plain<T>(sink, place, values);
+        store_runs(sink.at, place, values);
         for_each_value<Striped>(
             [&](unsigned run, unsigned i) { values[run][i] = finite_velocity(values[run][i]); });
-        put_plain<T>(batch.operand[tensor.first_source + 1], place, values);
+        store_runs(batch.operand[tensor.first_source + 1].at, place, values);
     });
 }
 
-// What a kernel knows about its sources: fewer kinds of sources need fewer registers.
-enum class Sources : uint8_t { one_plain, any, any_dithered };
-
-template <class CodecTraits, class T, Sources sources>
-QCCL_DEVICE void fold_coded(const Batch &batch) {
+// Encodes the values of one plain source.
+template <class CodecTraits, class T> QCCL_DEVICE void encode_coded(const Batch &batch) {
     for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
         Row<T> row(batch, tensor, sink, number);
-        if constexpr (sources == Sources::one_plain) {
-            take_plain<T>(batch.operand[tensor.first_source], row.place, row.values);
-            put_coded<CodecTraits>(row);
-        } else {
-            take_all<T, sources == Sources::any_dithered>(batch, tensor, row.place, row.values);
-            put_fused<CodecTraits>(row); // the launcher fuses nothing else
-        }
+        take_plain<T>(batch.operand[tensor.first_source], row.place, row.values);
+        put_coded<CodecTraits>(row);
     });
 }
 
-// The same for codes of values that are rotated, of any sources.
-template <class CodecTraits, class T> QCCL_DEVICE void fold_rotated(const Batch &batch) {
-    for_each_row(batch, [&](const Tensor &tensor, const Operand &sink, uint64_t number) {
+// Folds into codes of the sink's codec, whose buckets lie in a row. The launcher fuses no others.
+template <class T> struct FoldCodedRow {
+    const Batch &batch;
+
+    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
+        Row<T> row(batch, tensor, sink, number);
+        take_all<T, false>(batch, tensor, row.place, row.values);
+        switch (sink.codec) {
+        case CodecId::integer: return put_fused<IntegerTraits<T>>(row);
+        case CodecId::minmax: return put_fused<MinmaxTraits<T>>(row);
+        case CodecId::mxfp8e4m3: return put_fused<Mxfp8e4m3Traits<T>>(row);
+        case CodecId::mxfp6e2m3: return put_fused<Mxfp6e2m3Traits<T>>(row);
+        default: return put_fused<Mxfp4Traits<T>>(row);
+        }
+    }
+};
+template <class T> QCCL_DEVICE void fold_coded(const Batch &batch) {
+    for_each_row(batch, FoldCodedRow<T>{batch});
+}
+
+// Encodes a row, rotated if the sink's values are.
+template <class CodecTraits, class T> QCCL_DEVICE void put_rotated(Row<T> &row) {
+    if (row.sink.is_rotated())
+        rotate_row<typename CodecTraits::Computed, false>(row.sink.rotation(), row.place,
+                                                          row.values);
+    put_fused<CodecTraits>(row);
+}
+
+// Folds any sources into codes of a codec that may dither or rotate, or into values of a cast that
+// rounds with noise. A lane's runs are those that a block of the generator serves.
+template <class T> struct FoldGroupedRow {
+    const Batch &batch;
+
+    QCCL_DEVICE void operator()(const Tensor &tensor, const Operand &sink, uint64_t number) const {
         Row<T> row(batch, tensor, sink, number);
         take_all<T, true>(batch, tensor, row.place, row.values);
-        rotate_row<typename CodecTraits::Computed, false>(sink.rotation(), row.place, row.values);
-        put_fused<CodecTraits>(row); // buckets lie in a row
-    });
+        switch (sink.codec) {
+        case CodecId::integer: return put_rotated<IntegerTraits<T>>(row);
+        case CodecId::minmax: return put_rotated<MinmaxTraits<T>>(row);
+        default: return put_by_chance(row);
+        }
+    }
+};
+template <class T> QCCL_DEVICE void fold_grouped(const Batch &batch) {
+    for_each_row(batch, FoldGroupedRow<T>{batch});
 }
 
 // ---- Scales of large buckets

@@ -51,31 +51,19 @@
     X(fold_short_int)                                                                              \
     X(fold_exact_float)                                                                            \
     X(fold_exact_double)                                                                           \
-    X(fold_by_chance_float)                                                                        \
-    X(fold_by_chance_double)                                                                       \
-    X(fold_grid_float)                                                                             \
-    X(fold_grid_double)                                                                            \
     X(fold_dithered_float)                                                                         \
     X(fold_dithered_double)                                                                        \
-    X(fold_dithered_integer_float)                                                                 \
-    X(fold_dithered_minmax_float)                                                                  \
-    X(fold_rotated_integer_float)                                                                  \
-    X(fold_rotated_integer_double)                                                                 \
-    X(fold_rotated_minmax_float)                                                                   \
-    X(fold_rotated_minmax_double)                                                                  \
-    X(fold_integer_float)                                                                          \
-    X(fold_minmax_float)                                                                           \
+    X(fold_coded_float)                                                                            \
+    X(fold_grouped_float)                                                                          \
+    X(fold_grouped_double)                                                                         \
     X(encode_integer_float)                                                                        \
     X(encode_integer_double)                                                                       \
     X(encode_minmax_float)                                                                         \
     X(encode_minmax_double)                                                                        \
-    X(fold_mxfp8e4m3_float)                                                                        \
     X(encode_mxfp8e4m3_float)                                                                      \
     X(encode_mxfp8e4m3_double)                                                                     \
-    X(fold_mxfp6e2m3_float)                                                                        \
     X(encode_mxfp6e2m3_float)                                                                      \
     X(encode_mxfp6e2m3_double)                                                                     \
-    X(fold_mxfp4_float)                                                                            \
     X(encode_mxfp4_float)                                                                          \
     X(encode_mxfp4_double)                                                                         \
     X(encode_nvfp4_float)                                                                          \
@@ -185,6 +173,9 @@ struct Operand {
     std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
 
     constexpr bool is_plain() const { return codec == CodecId::none; }
+    // Plain sink: values are rounded to multiples of a step, which `clip` gives or has been
+    // measured.
+    constexpr bool has_grid() const { return clip != 0 || is_measured; }
     constexpr bool is_rotated() const { return rotation_log2 != 0; }
     constexpr uint32_t rotation() const { return 1U << rotation_log2; }
 

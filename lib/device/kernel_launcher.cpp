@@ -47,30 +47,26 @@ KernelId fold_kernel(DataType accumulator) {
 // Returns the kernel that writes sums as values of a codec that is_plain().
 KernelId plain_kernel(const Codec &codec, DataType type) {
     const DataType accumulator = accumulator_of(type);
+    const bool is_wide = accumulator == DataType::float64;
     if (codec.has_grid())
-        return accumulator == DataType::float64 ? KernelId::fold_grid_double
-                                                : KernelId::fold_grid_float;
+        return is_wide ? KernelId::fold_dithered_double : KernelId::fold_dithered_float;
     if (codec.rounding != Rounding::stochastic) return fold_kernel(accumulator);
-    return accumulator == DataType::float64 ? KernelId::fold_by_chance_double
-                                            : KernelId::fold_by_chance_float;
+    return is_wide ? KernelId::fold_grouped_double : KernelId::fold_grouped_float;
 }
 
-// Returns the kernel that does the same for sources with dither or rotated ones, if there is one. A
-// lane needs more registers for them than other folds have.
-std::optional<KernelId> with_dither(KernelId fold) {
+// Returns the kernel that folds sources with dither or rotated ones into the same sink, of that
+// codec, if there is one. A lane needs more registers for them than other folds have.
+std::optional<KernelId> with_dither(KernelId fold, CodecId sink) {
+    const bool may_dither = sink == CodecId::integer || sink == CodecId::minmax;
     switch (fold) {
     case KernelId::fold_float: return KernelId::fold_dithered_float;
     case KernelId::fold_double: return KernelId::fold_dithered_double;
-    case KernelId::fold_integer_float: return KernelId::fold_dithered_integer_float;
-    case KernelId::fold_minmax_float: return KernelId::fold_dithered_minmax_float;
-    case KernelId::fold_grid_float:
-    case KernelId::fold_grid_double:
-    case KernelId::fold_by_chance_float:
-    case KernelId::fold_by_chance_double:
-    case KernelId::fold_rotated_integer_float:
-    case KernelId::fold_rotated_integer_double:
-    case KernelId::fold_rotated_minmax_float:
-    case KernelId::fold_rotated_minmax_double: return fold; // takes any sources
+    case KernelId::fold_coded_float:
+        return may_dither ? std::optional(KernelId::fold_grouped_float) : std::nullopt;
+    case KernelId::fold_dithered_float:
+    case KernelId::fold_dithered_double:
+    case KernelId::fold_grouped_float:
+    case KernelId::fold_grouped_double: return fold; // takes any sources
     default: return std::nullopt;
     }
 }
@@ -79,45 +75,39 @@ std::optional<KernelId> with_dither(KernelId fold) {
 // one for fp64.
 struct CodecKernels {
     CodecId codec;
-    std::optional<KernelId> fold; // if a bucket lies in a row
+    bool is_fused; // fold_coded_float makes codes of sums if a bucket lies in a row
     std::array<KernelId, 2> encode;
     std::optional<std::array<KernelId, 2>> measure; // if a bucket may not lie in a row
 };
 using enum KernelId;
 constexpr CodecKernels codec_kernels[] = {
     {CodecId::integer,
-     fold_integer_float,
+     true,
      {encode_integer_float, encode_integer_double},
      {{measure_integer_float, measure_integer_double}}},
     {CodecId::minmax,
-     fold_minmax_float,
+     true,
      {encode_minmax_float, encode_minmax_double},
      {{measure_minmax_float, measure_minmax_double}}},
-    {CodecId::mxfp8e4m3,
-     fold_mxfp8e4m3_float,
-     {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double},
-     {}},
-    {CodecId::mxfp6e2m3,
-     fold_mxfp6e2m3_float,
-     {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double},
-     {}},
-    {CodecId::mxfp4, fold_mxfp4_float, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+    {CodecId::mxfp8e4m3, true, {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double}, {}},
+    {CodecId::mxfp6e2m3, true, {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double}, {}},
+    {CodecId::mxfp4, true, {encode_mxfp4_float, encode_mxfp4_double}, {}},
     {CodecId::nvfp4,
-     {},
+     false,
      {encode_nvfp4_float, encode_nvfp4_double},
      {{measure_nvfp4_float, measure_nvfp4_double}}},
     {CodecId::onebit,
-     {},
+     false,
      {encode_onebit_float, encode_onebit_double},
      {{measure_onebit_float, measure_onebit_double}}},
-    {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
+    {CodecId::terngrad, false, {encode_terngrad_float, encode_terngrad_double}, {}},
     {CodecId::norm,
-     {},
+     false,
      {encode_norm_float, encode_norm_double},
      {{measure_norm_float, measure_norm_double}}},
-    {CodecId::tbq, {}, {encode_tbq_float, encode_tbq_double}, {}},
-    {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
-    {CodecId::dgc, {}, {topk_write_float, topk_write_double}, {}},
+    {CodecId::tbq, false, {encode_tbq_float, encode_tbq_double}, {}},
+    {CodecId::topk, false, {topk_write_float, topk_write_double}, {}}, // behind other steps
+    {CodecId::dgc, false, {topk_write_float, topk_write_double}, {}},
 };
 constexpr const CodecKernels *find_kernels(CodecId codec) {
     const auto *const found = std::ranges::find(codec_kernels, codec, &CodecKernels::codec);
@@ -140,22 +130,16 @@ static_assert(std::ranges::none_of(codec_table,
               "a codec that rotates has no GPU kernels for that");
 size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
 
-// Returns the kernel that makes codes of rotated values of any sources.
-KernelId rotated_kernel(const Codec &codec, DataType type) {
-    constexpr KernelId kernels[][2] = {{fold_rotated_integer_float, fold_rotated_integer_double},
-                                       {fold_rotated_minmax_float, fold_rotated_minmax_double}};
-    return kernels[codec.row().kind == CodecKind::integer ? 0 : 1][column_of(type)];
-}
-
-// Returns the kernel that makes codes of sums, if can_fuse().
+// Returns the kernel that makes codes of sums, if can_fuse(), and of rotated values.
 KernelId coded_kernel(const Codec &codec, DataType type) {
-    return codec.rotation != 0 ? rotated_kernel(codec, type) : *find_kernels(codec.id)->fold;
+    if (codec.rotation == 0) return fold_coded_float;
+    return column_of(type) == 0 ? fold_grouped_float : fold_grouped_double;
 }
 
 // Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
 // gpu_operands.hpp).
 bool is_in_a_row(const Codec &codec) {
-    return find_kernels(codec.id)->fold && std::has_single_bit(codec.bucket) &&
+    return find_kernels(codec.id)->is_fused && std::has_single_bit(codec.bucket) &&
            codec.bucket >= 32 && codec.bucket <= 512;
 }
 
@@ -224,8 +208,8 @@ Done KernelLauncher::encode_coded(const ChunkRange &range, const Noise &noise,
     const size_t column = column_of(range.type);
     const Operand sink = coded_sink(range, payload);
     if (range.codec->rotation != 0)
-        return add({rotated_kernel(*range.codec, range.type)}, count, noise_from(range, noise),
-                   sink, {source});
+        return add({coded_kernel(*range.codec, range.type)}, count, noise_from(range, noise), sink,
+                   {source});
     if (sink.is_measured) QCCL_TRY(add({(*kernels.measure)[column]}, count, {}, sink, {source}));
     return add({kernels.encode[column]}, count, noise_from(range, noise), sink, {source});
 }
@@ -272,7 +256,7 @@ Done KernelLauncher::encode_kept(const ChunkRange &range, const Operand &source,
 bool KernelLauncher::can_fuse(const Codec &codec, DataType type, bool has_dither) {
     if (codec.is_plain()) return !codec.is_relative; // which measures the sum first
     return find_kernels(codec.id) != nullptr && is_in_a_row(codec) && column_of(type) == 0 &&
-           (!has_dither || with_dither(coded_kernel(codec, type)));
+           (!has_dither || with_dither(coded_kernel(codec, type), codec.id));
 }
 
 Done KernelLauncher::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
@@ -451,7 +435,7 @@ Done KernelLauncher::add(const Shape &shape, uint64_t count, const Noise &noise,
         return source.is_dithered || source.is_rotated();
     };
     if (std::ranges::none_of(sources, is_rare)) return put(shape, count, noise, sink, sources);
-    const std::optional<KernelId> kernel = with_dither(shape.kernel);
+    const std::optional<KernelId> kernel = with_dither(shape.kernel, sink.codec);
     if (!kernel)
         return invalid_argument("codec: no GPU kernel for sums of dithered or rotated values");
     Shape dithered = shape;
