@@ -118,7 +118,7 @@ Done start(Comm &comm, const PreparedCall &call) {
         return call.layers->run_inside();
     return run_or_abandon(comm, call.collective, [&]() -> Done {
         const bool is_of_host = !comm.parts().device.gpu;
-        if (!call.stream && is_of_host) return comm.run(call.program, call.request);
+        if (blocks(call.stream) && is_of_host) return comm.run(call.program, call.request);
         QCCL_TRY(const CallStream stream, take_call_stream(comm, call.stream));
         return comm.run(call.program, call.request, stream);
     });

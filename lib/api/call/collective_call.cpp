@@ -492,7 +492,7 @@ Done RepeatedCall::run() const {
 }
 
 Done run_call(Comm &comm, const CallArguments &given) {
-    if (given.stream || comm.parts().device.gpu) return run_on_stream(comm, given);
+    if (!blocks(given.stream) || comm.parts().device.gpu) return run_on_stream(comm, given);
     if (const auto repeated = find_repeated(comm, given)) [[likely]]
         return repeated->run();
     return find_and_run(comm, given, [&](const ProgramRef &program, const Request &request) {

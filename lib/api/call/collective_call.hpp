@@ -61,8 +61,8 @@ struct RepeatedCall {
     Done run() const;
     bool can_run_at_once() const { return comm.can_run_at_once(*before.program); }
 };
-// Returns nothing if the call is none, or not known to be one. `given` names no stream, and the
-// communicator has no GPU.
+// Returns nothing if the call is none, or not known to be one. `given` blocks, and the communicator
+// has no GPU.
 std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given);
 // Runs the call, or enqueues it. Calls that repeat an earlier one skip the checks of all arguments
 // but the buffers and the stream.
