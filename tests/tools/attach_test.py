@@ -26,6 +26,7 @@ LIBRARY = sys.argv.pop()
 RANKS = 3
 FLOAT32, SUM = 7, 0
 PATIENCE = 30  # seconds
+TIMEOUT = "5s"  # of calls that some ranks do not make; on a loaded machine ranks take a second or two to meet
 
 
 def load():
@@ -243,18 +244,18 @@ class Attach(unittest.TestCase):
 
 class Timeout(unittest.TestCase):
     def test_all_say_what_all_did(self):
-        with Job(QCCL_TIMEOUT="1s") as job:
+        with Job(QCCL_TIMEOUT=TIMEOUT) as job:
             self.assertEqual(job.all("reduce", 100), ["fine"] * RANKS)
             for rank in (0, 1):
                 job.tell(rank, "reduce", 100)
             for rank in (0, 1):
-                self.assertIn("rank 2 did not come to all_reduce, call 2, within 1 s: ranks 0, 1 wait in call 2 (all_reduce) for "
+                self.assertIn("rank 2 did not come to all_reduce, call 2, within 5 s: ranks 0, 1 wait in call 2 (all_reduce) for "
                               "rank 2; rank 2 is in no call since call 1 (all_reduce)", job.answer(rank))
             self.assertIn("ranks 0, 1 have failed in call 2 (all_reduce)", attach(job.pid(2)).stdout)
 
     def test_ranks_that_all_receive_first(self):
         for has_channels in (False, True):
-            with self.subTest(has_channels=has_channels), Job(QCCL_TIMEOUT="1s") as job:
+            with self.subTest(has_channels=has_channels), Job(QCCL_TIMEOUT=TIMEOUT) as job:
                 if has_channels:
                     for rank in range(RANKS):  # from one end to the other, since small messages do not wait for their receiver
                         for verb, peer in (("receive", rank - 1), ("send", rank + 1)):
@@ -267,7 +268,7 @@ class Timeout(unittest.TestCase):
                 for rank in range(RANKS):
                     job.tell(rank, "receive", (rank + 1) % RANKS)
                 for rank in range(RANKS):
-                    self.assertRegex(job.answer(rank), r"did not come to .* within 1 s: ranks 0-2 wait for each other; rank 0 waits to "
+                    self.assertRegex(job.answer(rank), r"did not come to .* within 5 s: ranks 0-2 wait for each other; rank 0 waits to "
                                                        r"receive from rank 1; rank 1 waits to receive from rank 2; rank 2 waits to")
 
 
@@ -309,9 +310,9 @@ class Folder(unittest.TestCase):
             self.assertEqual(self.names(), [])
 
     def test_files_stay_of_communicators_that_failed(self):
-        with Job(QCCL_RECORD=self.folder, QCCL_TIMEOUT="500ms") as job:
+        with Job(QCCL_RECORD=self.folder, QCCL_TIMEOUT=TIMEOUT) as job:
             job.tell(0, "reduce", 100)
-            job.answer(0)
+            self.assertIn("within 5 s", job.answer(0))
             self.assertEqual(job.all("leave"), ["fine"] * RANKS)
             self.assertRegex(" ".join(self.names()), r"^qccl-\w+-rank0\.record$")
 
