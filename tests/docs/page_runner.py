@@ -69,6 +69,7 @@ class PageRunner:
 
     def environment(self, **more):
         found = launchers.environment(**more)
+        found.pop("PYTHONUNBUFFERED", None)  # with it, the lines of ranks that print at once run into each other
         library = [str(self.build / "lib"), str(self.build / "bindings/fortran"), found.get("LD_LIBRARY_PATH")]
         tools = [str(self.folder / ".bin"), str(self.build / "perf"), found["PATH"]]
         return {**found, "LD_LIBRARY_PATH": ":".join(filter(None, library)), "PATH": ":".join(tools),
