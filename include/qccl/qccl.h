@@ -1432,6 +1432,9 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * there are encodes on its way. Between hosts, and in containers, blocks of 32 values take the bits
  * that their largest multiple of the step needs.
  *
+ * "block=32" (to 512) gives the values of a block of fp8e4m3 and fp8e5m2 a scale, so that values of
+ * any size keep the format's precision. Without the key they are casts, which have none.
+ *
  * "exact" loses nothing: sums and averages of floating point are rounded once, by the algorithms
  * direct and oneshot (with two ranks by any), with GPUs for up to 27 ranks. "tbq" sends its
  * threshold with a value's sign, or nothing, and needs a state, which keeps the rest.

@@ -79,6 +79,7 @@ const CodecFamily &family_of(const Codec &codec) {
     switch (codec.row().kind) {
     case CodecKind::minmax: return minmax_family;
     case CodecKind::mx: return mx_family;
+    case CodecKind::scaled: return scaled_family;
     case CodecKind::nvfp4: return nvfp4_family;
     case CodecKind::onebit: return onebit_family;
     case CodecKind::terngrad: return terngrad_family;

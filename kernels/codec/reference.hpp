@@ -35,8 +35,8 @@ struct CodecFamily {
     void (*decode)(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
                    double *values);
 };
-extern const CodecFamily integer_family, minmax_family, mx_family, nvfp4_family, onebit_family,
-    terngrad_family, topk_family, norm_family, tbq_family;
+extern const CodecFamily integer_family, minmax_family, mx_family, scaled_family, nvfp4_family,
+    onebit_family, terngrad_family, topk_family, norm_family, tbq_family;
 
 // Returns the end of the range's elements that have codes; those behind them are sent as values.
 inline uint64_t coded_end(const ChunkRange &range) {

@@ -1,7 +1,7 @@
 // The scalar reference of each kind of codec, called through its CodecFamily: the codecs whose
-// blocks share a scale (`int b`, `minmax`, the MX codecs and `nvfp4`), and those that keep little
-// of each value or only few values (`onebit`, `terngrad`, `norm` and `topk`). topk finds its
-// threshold digit by digit, from the highest down.
+// blocks share a scale (`int b`, `minmax`, the MX codecs, fp8 with a block and `nvfp4`), and those
+// that keep little of each value or only few values (`onebit`, `terngrad`, `norm` and `topk`). topk
+// finds its threshold digit by digit, from the highest down.
 
 #include "kernels/codec/norm_block.hpp"
 #include "kernels/codec/reference.hpp"
@@ -173,6 +173,41 @@ void decode_mx(const ChunkRange &range, const std::byte *payload, uint64_t first
 } // namespace
 
 const CodecFamily mx_family{.encode = encode_mx, .decode = decode_mx};
+
+// ---- fp8 with a block
+
+namespace {
+
+void encode_scaled(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload) {
+    const uint64_t first = range.begin, end = coded_end(range), block = range.codec->bucket;
+    with_fp8(range.codec->id, [&]<class F>(F) {
+        Fp8Scale scale;
+        encode_groups(range, payload, [&](uint64_t i) {
+            if (i % block == 0) {
+                scale = fp8_scale<F>(
+                    largest_magnitude(in, src, i - first, std::min(i + block, end) - first));
+                store_bits(payload + range.layout->scales, i / block, scale.wire);
+            }
+            return fp8_code<F>(block_input(in, src, i - first), scale, draw_of(range, noise, i));
+        });
+    });
+}
+
+void decode_scaled(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
+                   double *values) {
+    const std::byte *scales = payload + range.layout->scales;
+    with_fp8(range.codec->id, [&]<class F>(F) {
+        for (size_t i = 0; i < count; i++)
+            values[i] =
+                fp8_value<F>(read_code(range, payload, first + i),
+                             load_bits<uint16_t>(scales, (first + i) / range.codec->bucket));
+    });
+}
+
+} // namespace
+
+const CodecFamily scaled_family{.encode = encode_scaled, .decode = decode_scaled};
 
 // ---- nvfp4
 

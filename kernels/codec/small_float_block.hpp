@@ -1,11 +1,14 @@
-// The arithmetic of the codecs whose codes are small floats, the MX codecs and `nvfp4`, defined
-// once. The elements of OCP's MX formats and of NVFP4 round to a grid that becomes coarser with
-// every power of two. In MX a block of 32 values shares a power of two, E8M0. In `nvfp4` 16 values
-// share a scale of E4M3, and the blocks of a bucket share an fp32 base under which their scales
-// fit. Scalar and portable, for the kernels of CPUs and GPUs, which decide where values, codes and
-// scales lie in memory. WIRE.md describes the arithmetic in words.
+// The arithmetic of the codecs whose codes are small floats, the MX codecs, `nvfp4` and fp8 with a
+// block, defined once. The elements of OCP's MX formats and of NVFP4 round to a grid that becomes
+// coarser with every power of two. In MX a block of 32 values shares a power of two, E8M0. In
+// `nvfp4` 16 values share a scale of E4M3, and the blocks of a bucket share an fp32 base under
+// which their scales fit. fp8 with a block has a bf16 for each block, under which the largest value
+// becomes the largest number of the format or little less. Scalar and portable, for the kernels of
+// CPUs and GPUs, which decide where values, codes and scales lie in memory. WIRE.md describes the
+// arithmetic in words.
 #pragma once
 
+#include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/codec/number.hpp"
@@ -111,6 +114,44 @@ constexpr float mx_power(uint8_t wire) {
 
 template <class F> constexpr float mx_value(uint32_t code, uint8_t wire) {
     return canonical(widen<F>(code) * mx_power(wire));
+}
+
+// ---- fp8 with a block
+
+// Calls `call` with a value of the codec's format.
+template <class Call> QCCL_ANYWHERE void with_fp8(CodecId codec, Call &&call) {
+    if (codec == CodecId::fp8e4m3) return call(E4m3{});
+    call(E5m2{});
+}
+
+struct Fp8Scale {
+    uint16_t wire = 0; // bf16
+    bool has_codes = false;
+    float inverse = 0.0F;
+};
+
+// Computes the scale of a block. `largest` is the bit pattern of the largest magnitude in the
+// block, or of NaN if there is one. The scale is rounded up, so that hardly a value saturates.
+template <class F> QCCL_ANYWHERE Fp8Scale fp8_scale(uint32_t largest) {
+    constexpr float share = 1.0F / largest_number<F>, least = 0x1p-126F;
+    constexpr uint32_t most = largest_scale_bits(element_exponent<F>);
+    if (largest >= float_infinity) return {.wire = Bfloat::nan};
+    if (largest == 0) return {};
+    const float wanted = std::bit_cast<float>(largest) * share;
+    const uint32_t rounded =
+        (std::bit_cast<uint32_t>(wanted < least ? least : wanted) + 0xFFFF) >> 16;
+    const uint32_t wire = rounded < most ? rounded : most;
+    return {.wire = static_cast<uint16_t>(wire),
+            .has_codes = true,
+            .inverse = 1.0F / widen_number<Bfloat>(wire)};
+}
+
+template <class F> QCCL_ANYWHERE uint32_t fp8_code(float x, const Fp8Scale &scale, Draw draw) {
+    return scale.has_codes ? element_code<F>(x * scale.inverse, draw) : 0;
+}
+
+template <class F> constexpr float fp8_value(uint32_t code, uint16_t wire) {
+    return canonical(widen<F>(code) * widen<Bfloat>(wire));
 }
 
 // ---- nvfp4

@@ -1,6 +1,6 @@
-// Decodes `int`, `minmax`, the MX codecs, `nvfp4` and `norm` in fp32: computes values from codes
-// and scales (cpu_scales-inl.hpp) and either stores them or adds them to the destination. Compiled
-// once per target.
+// Decodes `int`, `minmax`, the MX codecs, fp8 with a block, `nvfp4` and `norm` in fp32: computes
+// values from codes and scales (cpu_scales-inl.hpp) and either stores them or adds them to the
+// destination. Compiled once per target.
 
 #if defined(QCCL_CPU_DECODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_DECODE_INL
@@ -315,6 +315,11 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
         return with_element(*range.codec, [&]<class F>(F) {
             constexpr Packing packing = std::is_same_v<F, E2m1> ? Packing::nibbles : Packing::bytes;
             put_packed<put, packing, ElementScale<F>>(range, groups, payload, first, count, dst);
+        });
+    case CodecKind::scaled:
+        return with_fp8(range.codec->id, [&]<class F>(F) {
+            put_packed<put, Packing::bytes, Fp8Element<F>>(range, groups, payload, first, count,
+                                                           dst);
         });
     case CodecKind::nvfp4:
         return put_packed<put, Packing::nibbles, Nvfp4Scales>(range, groups, payload, first, count,

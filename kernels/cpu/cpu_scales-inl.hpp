@@ -88,6 +88,15 @@ template <class F> struct ElementScale {
     }
 };
 
+// The same under a scale of bf16.
+template <class F> struct Fp8Element : ElementScale<F> {
+    static constexpr size_t wire_bytes = IntegerScale::wire_bytes;
+    static HWY_INLINE void load(const Codec &codec, const std::byte *wire, size_t blocks,
+                                float *dst) {
+        IntegerScale::load(codec, wire, blocks, dst);
+    }
+};
+
 // y = code * factor, with the factor of the norm.
 struct UniformNorm {
     static constexpr bool is_of_halves = false, is_spread = false;

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_decode-inl.hpp"
 #include "kernels/cpu/cpu_encode-inl.hpp"
 #include "kernels/cpu/cpu_exact-inl.hpp"
+#include "kernels/cpu/cpu_fp8-inl.hpp"
 #include "kernels/cpu/cpu_grid-inl.hpp"
 #include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_packing-inl.hpp"
@@ -32,6 +33,7 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
         return range.type != DataType::float64 && codec.bucket % group_values == 0;
     case CodecKind::norm: return codec.bucket % group_values == 0;
     case CodecKind::mx:
+    case CodecKind::scaled:
     case CodecKind::nvfp4:
     case CodecKind::terngrad:
     case CodecKind::tbq:
@@ -123,6 +125,7 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
     if (row.kind == CodecKind::mx)
         return with_element(*range.codec,
                             [&]<class F>(F) { encode_mx<F>(range, noise, in, src, payload); });
+    if (row.kind == CodecKind::scaled) return encode_scaled(range, noise, in, src, payload);
     if (row.kind == CodecKind::nvfp4)
         return range.codec->rounding == Rounding::stochastic
                    ? encode_nvfp4<true>(range, noise, in, src, payload)

@@ -259,6 +259,42 @@ template <class T> using Mxfp8e4m3Traits = MxTraits<E4m3, T>;
 template <class T> using Mxfp6e2m3Traits = MxTraits<E2m3, T>;
 template <class T> using Mxfp4Traits = MxTraits<E2m1, T>;
 
+// fp8 with a block. Both formats share the kernels.
+template <class T> struct Fp8Traits {
+    using Scale = Fp8Scale;
+
+    struct Extremes : Magnitude<T> {
+        QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
+        QCCL_DEVICE Scale scale(const Operand &sink) const {
+            Scale scale;
+            with_fp8(sink.codec, [&]<class F>(F) { scale = fp8_scale<F>(this->largest); });
+            return scale;
+        }
+    };
+
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        store_one(scale_at<uint16_t>(sink, place), scale.wire);
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
+        const float v = static_cast<float>(x) * scale.inverse;
+        uint32_t code = 0;
+        with_fp8(sink.codec, [&]<class F>(F) { code = element_code<F>(v, draw); });
+        return code;
+    }
+
+    using Step = uint16_t;
+    static constexpr ChunkPart bucket_part = ChunkPart::scales;
+    static constexpr unsigned bucket_bytes = sizeof(uint16_t);
+    QCCL_DEVICE static Step load_step(const std::byte *of_bucket, const Operand &, uint64_t) {
+        return load_one<uint16_t>(of_bucket);
+    }
+    QCCL_DEVICE static T value(uint32_t codes, unsigned i, Step step, const Operand &source) {
+        float number = 0;
+        with_fp8(source.codec, [&]<class F>(F) { number = widen_number<F>(byte_of(codes, i)); });
+        return static_cast<T>(number * widen_number<Bfloat>(step));
+    }
+};
+
 // Blocks of 16 values, half a group. Their scales are relative to the base of their bucket, which
 // is in the payload before the block is encoded.
 template <class T> struct Nvfp4Traits {

@@ -254,6 +254,9 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
             return take_coded<Mxfp6e2m3Traits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::mxfp4:
             return take_coded<Mxfp4Traits<T>, T, has_dither>(source, base_call, place, values);
+        case CodecId::fp8e4m3: // with a block
+        case CodecId::fp8e5m2:
+            return take_coded<Fp8Traits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::nvfp4:
             return take_coded<Nvfp4Traits<T>, T, has_dither>(source, base_call, place, values);
         case CodecId::norm:
@@ -274,9 +277,7 @@ QCCL_DEVICE void take(const Operand &source, uint64_t base_call, const Place<Lay
         case CodecId::lossless:
         case CodecId::bound:
         case CodecId::fp16:
-        case CodecId::bf16:
-        case CodecId::fp8e4m3:
-        case CodecId::fp8e5m2: break;
+        case CodecId::bf16: break;
         }
     }
     take_plain<T>(source, place, values);

@@ -34,8 +34,9 @@ namespace qccl {
 struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
     // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
-    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1; terngrad and
-    // norm: an fp32 per bucket; bound with rel: an fp32, the step, behind the values.
+    // nvfp4: E4M3 per block; fp8 with a block: a bf16 per block; onebit: two fp32 means per bucket,
+    // of codes 0 and 1; terngrad and norm: an fp32 per bucket; bound with rel: an fp32, the step,
+    // behind the values.
     size_t scales = 0;
     size_t digits = 0; // terngrad, instead of planes
     size_t bases = 0;  // nvfp4: an fp32 per bucket, the unit of its scales
@@ -81,6 +82,14 @@ constexpr int32_t least_norm_bits(const Codec &codec) {
     const bool is_uniform = codec.levels == Levels::uniform;
     return std::bit_cast<int32_t>(0x1p-126F *
                                   static_cast<float>(is_uniform ? norm_levels(codec.bits) : 1));
+}
+
+// fp8 with a block: the bit patterns of the least scale that is not zero, and of the largest, under
+// which the largest element is finite. That element is 1.75 times a power of two.
+inline constexpr uint16_t least_scale_bits = 0x0080; // 2^-126
+constexpr uint16_t largest_scale_bits(int highest) {
+    constexpr unsigned fraction = 18; // 1 + 18 / 128 is just below 2 / 1.75
+    return static_cast<uint16_t>(static_cast<unsigned>(254 - highest) << 7 | fraction);
 }
 
 // topk: an index within a page has 16 bits, the page's number of kept values 32.

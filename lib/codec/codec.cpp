@@ -22,19 +22,21 @@ bool are_possible_bits(const CodecRow &row, uint8_t bits) {
     return std::ranges::find(row.bits_names, bits, &BitsName::bits) != row.bits_names.end();
 }
 
+// Whether so many values may be rotated together, or share a scale where values are rotated, or in
+// fp8: a warp of a GPU has whole blocks of them.
+bool is_rotated_size(uint32_t values) {
+    return std::has_single_bit(values) && values >= least_rotation && values <= most_rotation;
+}
+
 bool is_possible_bucket(const CodecRow &row, uint32_t bucket) {
-    if (!row.takes(SpecKey::bucket) && !row.takes(SpecKey::block))
+    if (!row.takes(SpecKey::bucket) && (!row.takes(SpecKey::block) || row.cast))
         return bucket == row.usual.bucket;
+    if (row.kind == CodecKind::scaled) return is_rotated_size(bucket);
     if (bucket == Codec::whole_chunk) return row.takes_whole_chunk;
     return bucket <= largest_bucket && bucket % row.bucket_step == 0;
 }
 
 bool is_threshold(float threshold) { return std::isnormal(threshold) && threshold > 0; }
-
-// Whether so many values may be rotated together, or share a scale where values are rotated.
-bool is_rotated_size(uint32_t values) {
-    return std::has_single_bit(values) && values >= least_rotation && values <= most_rotation;
-}
 
 bool is_possible_rotation(const Codec &codec) {
     if (codec.rotation == 0) return true;
@@ -143,8 +145,8 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
                                 spec(codec).c_str());
     if (reduces(collective) && !codec.is_plain() && !adds(op))
         return invalid_argument(
-            "codec %s: possible with sum and avg, not with %s; fp16, bf16, the fp8, lossless "
-            "and bound do every op",
+            "codec %s: possible with sum and avg, not with %s; fp16, bf16, the fp8 without a "
+            "block, lossless and bound do every op",
             spec(codec).c_str(), name(op));
     if (codec.guard != 0 && !do_all_receive(collective))
         return invalid_argument("codec %s: a guard needs ranks that all hear of the error, in %s "

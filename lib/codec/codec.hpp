@@ -69,12 +69,13 @@ struct Codec {
 
     CodecId id = CodecId::none;
     // Bits of a code that is stored in planes. integer: 2 3 4 5 6 8 10 12; minmax: 1 .. 8; norm:
-    // 2 .. 8; mx and nvfp4: bits of the element; onebit: 1; tbq: 2; others 0.
+    // 2 .. 8; mx and nvfp4: bits of the element; fp8 with a block: 8; onebit: 1; tbq: 2; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
-    uint32_t bucket = 0;           // values that share a scale (integer: "block"; mx: 32); others 0
-    uint64_t seed = 0;             // for rounding with noise
+    // Values that share a scale (integer, fp8: "block"; mx: 32); others 0, and fp8 that is a cast.
+    uint32_t bucket = 0;
+    uint64_t seed = 0; // for rounding with noise
     // Calls on fewer bytes are not encoded; empty: the planner chooses.
     std::optional<uint64_t> min_bytes{};
     Scaling scaling = Scaling::ceil;  // mx and nvfp4
@@ -156,7 +157,7 @@ inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 inline constexpr uint32_t whole_momentum = 1000, usual_momentum = 900, longest_warm_up = 1000000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
-// Bounds of the key rotate, and of blocks and buckets beside it.
+// Bounds of the key rotate, of blocks and buckets beside it, and of blocks of fp8.
 inline constexpr uint32_t least_rotation = 32, most_rotation = 512;
 
 // ---- The table of codecs
@@ -177,6 +178,7 @@ enum class CodecKind : uint8_t {
     tbq,      // plus or minus a threshold, which the codec has, or zero
     dummy,    // the first values alone: as many bytes as a codec that is only thought of
     grid,     // multiples of one step, or values where that would be too far away
+    scaled,   // small floats under a block's scale
 };
 
 // A name that is a codec without further keys, and the bits that it stands for.
@@ -202,7 +204,7 @@ struct CodecRow {
     bool takes_dither = false;      // round=dither is possible: codes are evenly spaced
 
     std::optional<DataType> cast = {}; // cast: the type of its values
-    FloatFormat element = {};          // mx and nvfp4: the format of a value under its scale
+    FloatFormat element = {};          // the format of a value under its scale
 
     // Sections of the payload, besides the planes of `bits`. A scale of `scale_bytes` belongs to
     // `scale_values` values; 0: to a block or bucket.
@@ -235,6 +237,7 @@ inline constexpr SpecKeys use_keys = key_bits({SpecKey::min, SpecKey::guard, Spe
                           cast_keys = use_keys | key_bit(SpecKey::entropy),
                           noise_keys = key_bits({SpecKey::round, SpecKey::seed}),
                           mx_keys = cast_keys | noise_keys | key_bit(SpecKey::scale),
+                          scaled_keys = cast_keys | noise_keys | key_bit(SpecKey::block),
                           auto_keys = use_keys |
                                       key_bits({SpecKey::nmse, SpecKey::most_bits, SpecKey::from});
 
@@ -336,13 +339,13 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .name = "fp8e4m3",
      .kind = CodecKind::cast,
      .usual = usual_codec(CodecId::fp8e4m3),
-     .keys = cast_keys | noise_keys,
+     .keys = scaled_keys,
      .cast = DataType::float8e4m3},
     {.id = CodecId::fp8e5m2,
      .name = "fp8e5m2",
      .kind = CodecKind::cast,
      .usual = usual_codec(CodecId::fp8e5m2),
-     .keys = cast_keys | noise_keys,
+     .keys = scaled_keys,
      .cast = DataType::float8e5m2},
     {.id = CodecId::integer,
      .name = "int",
@@ -455,6 +458,18 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");
 
+// fp8 with a block, where the values are scaled before they are cast: has the cast's number.
+constexpr CodecRow scaled_row(const CodecRow &cast) {
+    return {.id = cast.id,
+            .name = cast.name,
+            .kind = CodecKind::scaled,
+            .usual = usual_codec(cast.id, 8, usual_block),
+            .keys = cast.keys,
+            .element = info(*cast.cast).format,
+            .scale_bytes = sizeof(uint16_t)};
+}
+inline constexpr CodecRow scaled_table[] = {scaled_row(codec_table[3]), scaled_row(codec_table[4])};
+
 // The row of numbers that no codec has; such a number may come from outside.
 inline constexpr CodecRow unknown_codec{
     .id = CodecId{255}, .name = "unknown", .kind = CodecKind::plain, .usual = {}, .keys = 0};
@@ -464,7 +479,11 @@ constexpr const CodecRow &row_of(CodecId id) {
     return number < codec_table.size() ? codec_table[number] : unknown_codec;
 }
 
-constexpr const CodecRow &Codec::row() const { return row_of(id); }
+constexpr const CodecRow &Codec::row() const {
+    const CodecRow &row = row_of(id);
+    if (bucket == 0 || !row.cast || !row.takes(SpecKey::block)) return row;
+    return scaled_table[id == scaled_table[0].id ? 0 : 1];
+}
 inline bool Codec::is_lossless() const { return id == CodecId::none && !is_auto(); }
 inline bool Codec::is_plain() const {
     return is_lossless() || is_cast() || has_grid() || id == CodecId::lossless;

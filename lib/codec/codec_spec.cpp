@@ -92,7 +92,7 @@ const NameRow *find_row(const Codec &codec) {
     if (codec.sums_exactly) return &exact_row;
     const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
         return candidate.usual.id == codec.id &&
-               (codec.row().takes(SpecKey::bits) || candidate.usual.bits == codec.bits);
+               (codec.row().bits_names.empty() || candidate.usual.bits == codec.bits);
     });
     return row == name_table.end() ? nullptr : row;
 }
@@ -158,6 +158,11 @@ Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
         return invalid_argument("codec: bucket of %s is a multiple of %u, or all", row.name.data(),
                                 row.bucket_step);
     codec.bucket = static_cast<uint32_t>(*number);
+    if (!row.cast) return {};
+    codec.bits = codec.row().usual.bits; // those of the values under a scale
+    if (!is_possible(codec))
+        return invalid_argument("codec: block of %s is a power of two from %u to %u",
+                                row.name.data(), least_rotation, most_rotation);
     return {};
 }
 
@@ -370,7 +375,8 @@ std::string spec(const Codec &codec) {
         text.append(first ? ":" : ",").append(row_of(key).name).append("=").append(value);
         first = false;
     };
-    if (codec.bits != row->usual.bits) add(SpecKey::bits, std::to_string(codec.bits));
+    if (codec.row().takes(SpecKey::bits) && codec.bits != row->usual.bits)
+        add(SpecKey::bits, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
         add(codec.row().takes(SpecKey::block) ? SpecKey::block : SpecKey::bucket,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));

@@ -254,6 +254,21 @@ double mx_nmse(const Codec &codec) {
     return sum / (nodes * phases);
 }
 
+// The mean over the quantiles of the largest of a block's magnitudes, of a scale that is rounded
+// up.
+double scaled_nmse(const Codec &codec) {
+    constexpr int nodes = 64;
+    const double n = codec.bucket;
+    const SmallFloats element(codec.row().element);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double most = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        sum +=
+            block_error(element, n, most, round_scale_up(most / element.largest), codec.rounding);
+    }
+    return sum / nodes;
+}
+
 // The mean over the quantiles of the largest of a bucket's magnitudes, and over those of the
 // largest of each block below that magnitude; one block contains the largest itself.
 double nvfp4_nmse(const Codec &codec) {
@@ -421,6 +436,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecKind::integer: return block_nmse(codec);
     case CodecKind::minmax: return bucket_nmse(codec);
     case CodecKind::mx: return mx_nmse(codec);
+    case CodecKind::scaled: return scaled_nmse(codec);
     case CodecKind::nvfp4: return nvfp4_nmse(codec);
     case CodecKind::onebit: return onebit_nmse(codec);
     case CodecKind::terngrad: return terngrad_loss(codec).nmse();
@@ -467,6 +483,7 @@ Loss repeated(const Codec &codec, const Loss &once, double encodes, double summa
     case CodecKind::integer:
     case CodecKind::minmax:
     case CodecKind::mx:
+    case CodecKind::scaled:
     case CodecKind::nvfp4: break;
     case CodecKind::norm:
         // The noise of an encode adds to the norm of the next one. The noise of powers of two,

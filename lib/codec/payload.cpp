@@ -219,6 +219,12 @@ uint8_t is_strange_mx_scale(uint8_t scale, uint8_t most) {
     return (scale > most) & (scale != nan);
 }
 
+// A valid scale of fp8 is the canonical NaN, +0, or a number from the least to `most`.
+int16_t is_strange_fp8_scale(uint16_t scale, uint16_t most) {
+    constexpr uint16_t nan = 0x7FC0;
+    return !((scale == nan) | (scale == 0) | ((scale >= least_scale_bits) & (scale <= most)));
+}
+
 // A valid scale is an E4M3 without a sign.
 uint8_t is_strange_nvfp4_scale(uint8_t scale) { return scale & 0x80; }
 
@@ -290,6 +296,12 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
         const auto most = static_cast<uint8_t>(254 - codec.row().element.highest);
         return are_usual(count, uint8_t{}, [=](uint64_t i) {
             return is_strange_mx_scale(read<uint8_t>(scales + i), most);
+        });
+    }
+    case CodecKind::scaled: {
+        const uint16_t most = largest_scale_bits(codec.row().element.highest);
+        return are_usual(count, int16_t{}, [=](uint64_t i) {
+            return is_strange_fp8_scale(read<uint16_t>(scales + 2 * i), most);
         });
     }
     case CodecKind::nvfp4: {

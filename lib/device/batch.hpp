@@ -66,6 +66,8 @@
     X(encode_mxfp6e2m3_double)                                                                     \
     X(encode_mxfp4_float)                                                                          \
     X(encode_mxfp4_double)                                                                         \
+    X(encode_fp8_float)                                                                            \
+    X(encode_fp8_double)                                                                           \
     X(encode_nvfp4_float)                                                                          \
     X(encode_nvfp4_double)                                                                         \
     X(encode_onebit_float)                                                                         \

@@ -92,6 +92,8 @@ constexpr CodecKernels codec_kernels[] = {
     {CodecId::mxfp8e4m3, true, {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double}, {}},
     {CodecId::mxfp6e2m3, true, {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double}, {}},
     {CodecId::mxfp4, true, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+    {CodecId::fp8e4m3, true, {encode_fp8_float, encode_fp8_double}, {}}, // with a block
+    {CodecId::fp8e5m2, true, {encode_fp8_float, encode_fp8_double}, {}},
     {CodecId::nvfp4,
      false,
      {encode_nvfp4_float, encode_nvfp4_double},

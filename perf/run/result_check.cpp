@@ -212,6 +212,7 @@ double encode_bound(const Codec &codec) {
     // A whole step of a norm that may be the root of the bucket's size times the largest value.
     case CodecKind::norm: return norm_bound(codec);
     // One step next to the largest element; OCP's scale may clip the largest element by as much.
+    case CodecKind::scaled: return scale_slack * std::ldexp(1.0, -row.element.fraction_bits);
     case CodecKind::mx:
     case CodecKind::nvfp4: return std::ldexp(1.0, -row.element.fraction_bits);
     case CodecKind::onebit:

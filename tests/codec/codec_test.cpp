@@ -71,6 +71,8 @@ static void shortest_specs_lead_back() {
           "bf16:min=1M",
           "fp8e4m3",
           "fp8e5m2:min=2",
+          "fp8e4m3:block=32",
+          "fp8e4m3:block=512,round=stochastic,seed=4,min=1K,entropy=1,guard=nmse:0.1",
           "int12:block=8",
           "int8",
           "int2:block=1",
@@ -186,6 +188,9 @@ static void strange_keys_are_refused() {
         check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
     for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
         check_refused(text, "possible are round, seed, min, scale");
+    for (const char *text : {"fp8e4m3:bits=8", "fp8e5m2:bucket=32", "fp8e4m3:rotate=32"})
+        check_refused(text, "possible are block, round, seed, min, entropy, guard, owner");
+    check_refused("fp16:block=32", "possible are round, seed, min, entropy, guard, owner");
     check_refused("fp16:scale=ocp", "possible are round, seed, min, entropy, guard, owner");
     check_refused("none:owner=exact", "none takes no keys");
     check_refused("none:min=5", "none takes no keys");
@@ -197,6 +202,10 @@ static void strange_values_are_refused() {
     for (const char *value :
          {"0", "-1", "+1", "1.5", "", "4294967296", "1073741825", "0x10", " 3", "32 ", "all"})
         check_refused(std::string("int4:block=") + value, "possible is 1 to 1073741824");
+    for (const char *value : {"1", "16", "48", "1024", "1073741824"})
+        check_refused(std::string("fp8e5m2:block=") + value,
+                      "block of fp8e5m2 is a power of two from 32 to 512");
+    check_refused("fp8e4m3:block=0", "possible is 1 to 1073741824");
     for (const char *value : {"0", "-5", "ALL", "1073741825", "99999999999999999999999"})
         check_refused(std::string("minmax:bucket=") + value, "possible are 1 to 1073741824, all");
     for (const char *value : {"0", "9", "-1", "", "8b", "256", "264"})
@@ -204,7 +213,7 @@ static void strange_values_are_refused() {
     for (const char *value : {"", "dithered", "Nearest", "up"})
         check_refused(std::string("int4:round=") + value,
                       "possible are nearest, stochastic, dither");
-    for (const char *name : {"bf16", "mxfp4", "nvfp4", "norm"})
+    for (const char *name : {"bf16", "fp8e4m3", "mxfp4", "nvfp4", "norm"})
         check_refused(std::string(name) + ":round=dither", "of codes with even steps");
     for (const char *value : {"", "-1", "x", "18446744073709551616"})
         check_refused(std::string("int4:round=stochastic,seed=") + value,
@@ -317,6 +326,9 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("int4:rotate=256")), 256U);
     CHECK_EQ(grain(parsed("minmax:rotate=64")), 512U);
     CHECK_EQ(grain(parsed("mxfp4")), 64U);
+    CHECK_EQ(grain(parsed("fp8e4m3")), 64U);
+    CHECK_EQ(grain(parsed("fp8e4m3:block=32")), 64U);
+    CHECK_EQ(grain(parsed("fp8e5m2:block=256")), 256U);
     CHECK_EQ(grain(parsed("topk")), 64U);
     CHECK(parsed("topk").has_whole_buckets());
     CHECK(parsed("dummy").has_whole_buckets());
@@ -422,6 +434,13 @@ static void possible_is_what_a_spec_can_say() {
     check_impossible("none", [](Codec &codec) { codec.rounding = Rounding::stochastic; });
     check_impossible("none", [](Codec &codec) { codec.id = static_cast<CodecId>(14); });
     check_impossible("mxfp4", [](Codec &codec) { codec.bits = 6; });
+    check_impossible("fp8e4m3", [](Codec &codec) { codec.bucket = 32; });
+    check_impossible("fp8e4m3", [](Codec &codec) { codec.bits = 8; });
+    check_impossible("fp8e4m3:block=32", [](Codec &codec) { codec.bucket = 0; });
+    check_impossible("fp8e4m3:block=32", [](Codec &codec) { codec.bucket = 1024; });
+    check_impossible("fp8e5m2:block=32", [](Codec &codec) { codec.bits = 5; });
+    check_impossible("fp8e5m2:block=32", [](Codec &codec) { codec.rotation = 32; });
+    check_impossible("fp16", [](Codec &codec) { codec.bucket = 32; });
     check_impossible("mxfp6e2m3", [](Codec &codec) { codec.bucket = 64; });
     check_impossible("nvfp4", [](Codec &codec) { codec.bucket = 48; });
     check_impossible("onebit", [](Codec &codec) { codec.rounding = Rounding::stochastic; });
@@ -489,6 +508,9 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("minmax"), DataType::float32), 4.8e-5));
     CHECK(near(unit_nmse(parsed("minmax:bits=4"), DataType::float32), 1.4e-2));
     CHECK(near(unit_nmse(parsed("mxfp8e4m3"), DataType::float32), 7.0e-4));
+    CHECK(near(unit_nmse(parsed("fp8e4m3:block=32"), DataType::float32), 5.8e-4));
+    CHECK(near(unit_nmse(parsed("fp8e4m3:block=512"), DataType::float32), 6.9e-4));
+    CHECK(near(unit_nmse(parsed("fp8e5m2:block=32"), DataType::float32), 2.3e-3));
     CHECK(near(unit_nmse(parsed("mxfp8e4m3:scale=ocp"), DataType::float32), 8.9e-4));
     CHECK(near(unit_nmse(parsed("mxfp6e2m3"), DataType::float32), 8.0e-4));
     CHECK(near(unit_nmse(parsed("mxfp4"), DataType::float32), 1.37e-2));

@@ -17,6 +17,16 @@ static void strange_scales_of_small_floats_are_refused() {
         for (const int scale : {0, 247, 252, 255}) CHECK(accepts_byte(text, scale));
         for (const int scale : {253, 254}) CHECK(!accepts_byte(text, scale));
     }
+    for (const auto &[text, largest] :
+         {std::pair("fp8e4m3:block=32", 0x7B12), std::pair("fp8e5m2:block=64", 0x7792)}) {
+        const auto accepts_scale = [&text = text](int scale) {
+            return accepts(text, static_cast<uint16_t>(scale));
+        };
+        for (const int scale : {0, 0x80, 0x81, 0x3F80, largest, 0x7FC0})
+            CHECK(accepts_scale(scale));
+        for (const int scale : {1, 0x7F, largest + 1, 0x7F80, 0x7FC1, 0x8000, 0xBF80, 0xFFC0})
+            CHECK(!accepts_scale(scale));
+    }
     for (const int scale : {0, 1, 0x7E, 0x7F}) CHECK(accepts_byte("nvfp4", scale));
     for (const int scale : {0x80, 0xFF}) CHECK(!accepts_byte("nvfp4", scale));
     const auto accepts_base = [](uint32_t base) {

@@ -275,6 +275,13 @@ void add_roundings(std::vector<TwinCall> &lines) {
                     {"direct", "ring", "doubling"});
 }
 
+void add_scaled_casts(std::vector<TwinCall> &lines) {
+    for (const char *codec : {"fp8e4m3:block=32", "fp8e5m2:block=128,round=stochastic"})
+        for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64})
+            add(lines, {.type = type, .codec = *parse_codec(codec)},
+                {"direct", "ring", "doubling"});
+}
+
 // Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
@@ -289,6 +296,7 @@ std::vector<TwinCall> all_lines() {
     add_elements(lines);
     add_neighbours(lines);
     add_roundings(lines);
+    add_scaled_casts(lines);
     return lines;
 }
 

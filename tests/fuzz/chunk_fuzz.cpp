@@ -82,6 +82,8 @@ Codec random_codec(Dice &dice) {
     if (row.takes(SpecKey::bucket) || row.takes(SpecKey::block)) {
         const uint32_t most = dice.roll(2) == 0 ? 40 : 700;
         codec.bucket = row.bucket_step * (1 + dice.roll(most / row.bucket_step));
+        if (row.cast) codec.bucket = dice.roll(2) == 0 ? 0 : least_rotation << dice.roll(5);
+        if (row.cast) codec.bits = codec.row().usual.bits;
     }
     if (row.takes_whole_chunk && dice.roll(4) == 0)
         codec.bucket = Codec::whole_chunk;

@@ -135,6 +135,9 @@ inline void add_newer_specs(std::vector<std::string> &list) {
     list.insert(list.end(), {"tbq", "tbq:threshold=0.75,entropy=0"});
     list.insert(list.end(), {"bound", "bound:rel=0.1,entropy=1", "bound:abs=0.004",
                              "bound:abs=0.05,entropy=1", "bound:abs=1e-36", "bound:abs=1e36"});
+    for (const char *name : {"fp8e4m3", "fp8e5m2"})
+        for (const char *keys : {"32", "32,round=stochastic", "64,entropy=1", "512"})
+            list.push_back(std::string(name) + ":block=" + keys);
 }
 
 inline std::vector<std::string> specs() {

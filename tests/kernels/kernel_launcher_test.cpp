@@ -81,7 +81,8 @@ static void what_moves_is_counted() {
     Values random(7);
     Buffer values(value_bytes), sum(value_bytes);
     fill(random, Pattern::gauss, DataType::float32, values.data(), count);
-    for (const char *const spec : {"int4", "minmax", "mxfp8e4m3", "topk:ratio=0.01", "fp16"}) {
+    for (const char *const spec :
+         {"int4", "minmax", "mxfp8e4m3", "fp8e4m3:block=128", "topk:ratio=0.01", "fp16"}) {
         const Chunk chunk{*parse_codec(spec), DataType::float32, count};
         Buffer payload(chunk.layout.bytes), scratch(1 << 20);
         Gpu gpu;

@@ -123,6 +123,7 @@ constexpr Tolerance tolerances[] = {
     {.codec = "int2"},
     {.codec = "minmax:bits=4"},
     {.codec = "mxfp8e4m3"},
+    {.codec = "fp8e4m3:block=32"},
     {.codec = "bf16"},
     {.codec = "norm"},
     {.codec = "int4:round=stochastic"},

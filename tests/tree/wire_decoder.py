@@ -24,6 +24,7 @@ TYPE_BYTES = {**UNSEEN, **{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 
 
 E2M3, E2M1 = "e2m3", "e2m1"  # elements alone, no tensor has them
 ELEMENTS = {MXFP8: E4M3, MXFP6: E2M3, MXFP4: E2M1, NVFP4: E2M1}
+SCALED = (FP8E4M3, FP8E5M2)  # where they have a block
 ELEMENT_BITS = {MXFP8: 8, MXFP6: 6, MXFP4: 4, NVFP4: 4}
 
 # exponent bits, fraction bits, canonical NaN, largest finite, infinity (None: there is none)
@@ -99,6 +100,8 @@ def scale_of(codec, bucket):
     """Values that share a scale, and its bytes."""
     if codec in (TERNGRAD, NORM):
         return bucket, 4
+    if codec in SCALED:
+        return bucket, 2
     if codec in ELEMENTS:
         return 16 if codec == NVFP4 else 32, 1
     return bucket, 2 if codec == INT else 8
@@ -121,7 +124,7 @@ def layout_of(codec, kind, bits, bucket, flags, n):
     skips = flags & 1
     if codec == BOUND:
         return Layout({}, 0, 0, 0, 0, 0, n * grid_bytes(kind) + (4 if flags & wire_grid.RELATIVE and n else 0), 0, 0, [])
-    if codec in (NONE, LOSSLESS) or codec in CASTS:
+    if codec in (NONE, LOSSLESS) or codec in CASTS and not bucket:
         return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     if codec == DUMMY:
         kept = -(-n * bucket // 1000000)
@@ -237,6 +240,14 @@ def decode_mx(header, payload, layout):
     return (widen(codes, ELEMENTS[header.codec]) * np.repeat(scale, 32)[:layout.coded]).astype(np.float32)
 
 
+def decode_scaled(header, payload, layout):
+    raw = np.frombuffer(payload, "<u2", layout.scale_count, layout.scales)
+    most = 0x7B12 if header.codec == FP8E4M3 else 0x7792
+    need(((raw == 0) | (raw == 0x7FC0) | (raw >= 0x80) & (raw <= most)).all(), "scale")
+    scale = np.repeat(widen(raw, BFLOAT16), header.bucket)[:layout.coded]
+    return (widen(read_codes(payload, layout, 8), CASTS[header.codec]) * scale).astype(np.float32)
+
+
 def decode_nvfp4(header, payload, layout):
     scale = np.frombuffer(payload, "u1", layout.scale_count, layout.scales)
     need((scale < 0x80).all(), "scale")
@@ -321,7 +332,7 @@ def decode_tbq(header, payload, layout):
     return np.array([0, t, np.nan, -t], np.float32)[read_codes(payload, layout, 2)]
 
 
-DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
+DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, FP8E4M3: decode_scaled, FP8E5M2: decode_scaled, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
             TERNGRAD: decode_terngrad, TOPK: decode_topk, NORM: decode_norm, DGC: decode_topk, DUMMY: decode_dummy, TBQ: decode_tbq}
 
 
@@ -365,7 +376,9 @@ def check_keys(h):
     need(not h.flags & 32 or h.codec not in (NONE, DUMMY, *SPARSE), "keys")
     need(h.flags & 32 or h.codec not in (LOSSLESS, BOUND), "keys")
     need(not h.flags & 192 or h.codec == BOUND, "keys")
-    if h.codec in (NONE, LOSSLESS) or h.codec in CASTS:
+    if h.codec in SCALED and h.bucket:
+        need(h.bits == 8 and h.bucket in sizes, "keys")
+    elif h.codec in (NONE, LOSSLESS) or h.codec in CASTS:
         need(h.bits == h.bucket == 0 and (h.codec in CASTS or not h.rounding), "keys")
     elif h.codec == BOUND:
         low, high = (1e-9, 1) if h.flags & wire_grid.RELATIVE else (1e-36, 1e36)
@@ -405,7 +418,7 @@ def read_header(chunk):
 
 def value_bytes(h):
     """Of payloads that consist of values; 0 for all others."""
-    return TYPE_BYTES[CASTS.get(h.codec, h.type)] if h.codec == LOSSLESS or h.codec in CASTS else 0
+    return TYPE_BYTES[CASTS.get(h.codec, h.type)] if h.codec == LOSSLESS or h.codec in CASTS and not h.bucket else 0
 
 
 def decode(chunk):
@@ -432,7 +445,7 @@ def decode(chunk):
         words = payload[:h.count * grid_bytes(h.type)]
         kind = FLOAT64 if h.type == FLOAT64 else FLOAT32
         return Chunk(h, words if kind == h.type else store(load(words, kind), h.type, saturate=True), unpacked)
-    if kind := CASTS.get(h.codec):
+    if (kind := CASTS.get(h.codec)) and not h.bucket:
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type), unpacked)
     with np.errstate(all="ignore"):
         y = DECODERS[h.codec](h, payload, layout)

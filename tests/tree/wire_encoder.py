@@ -6,7 +6,7 @@
 import numpy as np
 
 import wire_grid
-from wire_decoder import (BFLOAT16, BOUND, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TBQ, TERNGRAD, TYPE_BYTES, grid_bytes, layout_of, levels_of, narrow,
+from wire_decoder import (BFLOAT16, BOUND, CASTS, DITHER, DUMMY, E2M1, E4M3, ELEMENTS, FLOAT64, FP8E4M3, FP8E5M2, HEADER, INT, MINMAX, MXFP4, MXFP6, LOSSLESS, MXFP8, NONE, NORM, NVFP4, ONEBIT, SMALL, SPARSE, TBQ, TERNGRAD, TYPE_BYTES, grid_bytes, layout_of, levels_of, narrow,
                           noise, plane_widths, rotated, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -132,6 +132,20 @@ def encode_mx(header, values, u):
     coded = np.repeat(m > 0, 32)[:len(values)]
     codes = np.where(coded, element_codes(np.where(np.isfinite(v), v, 0).reshape(-1)[:len(values)], kind, u), 0)
     return codes, np.where(finite, w, 255).astype(np.uint8).tobytes()
+
+
+def encode_scaled(header, values, u):
+    kind = CASTS[header.codec]
+    largest, most = (448, 0x7B12) if kind == E4M3 else (57344, 0x7792)
+    x = blocks_of(values.astype(np.float32), header.bucket, np.float32(0))
+    m = np.abs(x).max(axis=1)
+    finite = np.isfinite(m)
+    x, m = np.where(finite[:, None], x, np.float32(0)), np.where(finite, m, np.float32(0))
+    quotient = np.maximum(m * (np.float32(1) / np.float32(largest)), FLT_MIN)
+    scale = np.minimum((quotient.view(np.uint32).astype(np.int64) + 0xFFFF) >> 16, most)
+    v = (x * (np.float32(1) / widen(scale, BFLOAT16).astype(np.float32))[:, None]).reshape(-1)[:len(values)]
+    codes = np.where(np.repeat(m > 0, header.bucket)[:len(values)], element_codes(v, kind, u), 0)
+    return codes, np.where(finite, np.where(m > 0, scale, 0), 0x7FC0).astype("<u2").tobytes()
 
 
 def encode_nvfp4(header, values, u):
@@ -271,7 +285,7 @@ def encode_tbq(header, values, u):
     return np.where(np.isfinite(x), np.where(x >= t, 1, np.where(x <= -t, 3, 0)), 2), b""
 
 
-ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit, NORM: encode_norm, TBQ: encode_tbq}
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, FP8E4M3: encode_scaled, FP8E5M2: encode_scaled, NVFP4: encode_nvfp4, ONEBIT: encode_onebit, NORM: encode_norm, TBQ: encode_tbq}
 
 
 def write_planes(payload, layout, bits, codes):
@@ -300,7 +314,7 @@ def encode(header, values, plain, clip=2.5):
         return head + plain
     if header.codec == BOUND:
         return head + wire_grid.encode(header, values, grid_bytes(header.type))
-    if kind := CASTS.get(header.codec):
+    if (kind := CASTS.get(header.codec)) and not header.bucket:
         return head + (rounded_by_chance(values, kind, noise(header, n)) if header.rounding else store(values, kind, saturate=True))
     if header.codec in SPARSE:
         return head + encode_topk(header, values, layout)

@@ -62,6 +62,7 @@ static bool has_blocks_alone(const Codec &codec, uint64_t count) {
     case CodecKind::grid:
     case CodecKind::integer:
     case CodecKind::mx:
+    case CodecKind::scaled:
     case CodecKind::nvfp4:
     case CodecKind::tbq: return true;
     case CodecKind::minmax: return is_complete || !codec.skips_incomplete;
