@@ -1422,9 +1422,10 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless tbq
- * bound exact, then ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete,
- * scale, norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold, abs, rel, guard,
- * owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what is possible.
+ * bound graddrop exact, then ":key=value,..." (block, bits, bucket, round, seed, min,
+ * skip_incomplete, scale, norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold,
+ * abs, rel, guard, owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what
+ * is possible.
  * Codecs are immutable: any thread may use one, in any communicator.
  *
  * "bound:abs=E" changes no value by more than E at each encode, and "bound:rel=E" by no more than E
@@ -1438,6 +1439,7 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * "exact" loses nothing: sums and averages of floating point are rounded once, by the algorithms
  * direct and oneshot (with two ranks by any), with GPUs for up to 27 ranks. "tbq" sends its
  * threshold with a value's sign, or nothing, and needs a state, which keeps the rest.
+ * "graddrop" is another name of "topk:ratio=0.01", for calls with a state.
  * "rotate=128" mixes so many values before they are encoded.
  *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and

@@ -554,7 +554,7 @@ struct CodecName {
     std::string_view name;
     std::vector<std::string_view> keys; // the keys it takes
 };
-std::vector<CodecName> codec_names(); // those of codec_words; each is a codec without further keys
+std::vector<CodecName> codec_names(); // of codec_words, and graddrop; each is a codec without keys
 CodecName auto_name();
 inline constexpr std::string_view exact_name = "exact"; // takes no keys
 struct CodecKey {

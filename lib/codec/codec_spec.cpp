@@ -63,8 +63,18 @@ struct NameRow {
     SpecKeys keys;
 };
 
+// topk with the ratio of Gradient Dropping (Aji and Heafield, EMNLP 2017). Its threshold comes from
+// a sample, as the bounds do between which topk's encoders look for theirs; what it keeps for later
+// calls is in their state.
+constexpr Codec usual_graddrop = [] {
+    Codec codec = usual_topk;
+    codec.share = whole_share / 100;
+    return codec;
+}();
+
+// Names of rows that come later are other names: specs are written with the first.
 constexpr auto name_table = [] {
-    std::array<NameRow, codec_words.size()> names{};
+    std::array<NameRow, codec_words.size() + 1> names{};
     size_t next = 0;
     for (const CodecRow &row : codec_table) {
         if (row.bits_names.empty()) names.at(next++) = {row.name, row.usual, row.keys};
@@ -74,6 +84,7 @@ constexpr auto name_table = [] {
             names.at(next++) = {word.name, codec, row.keys};
         }
     }
+    names.at(next) = {"graddrop", usual_graddrop, usual_graddrop.row().keys};
     return names;
 }();
 

@@ -226,10 +226,26 @@ static void a_run_that_stops_ends_with_the_bits_of_one_that_does_not(void **stat
     }
 }
 
+/* graddrop is another name of topk: what is sent, decoded and kept is the same. */
+static void graddrop_trains_as_topk_does(void **state)
+{
+    static const trained_t now = {"topk:ratio=0.01,min=0", 0.05f, 0, middle};
+    training_t *const by_name = train(&now, "graddrop:min=0", 1, 0);
+    training_t *const by_key = train(&now, now.codec, 1, 0);
+    training_t *const of_more = train(&now, "graddrop:ratio=0.02,min=0", 1, 0);
+    (void)state;
+    assert_memory_equal(by_name->weights, by_key->weights, sizeof by_key->weights);
+    assert_memory_not_equal(of_more->weights, by_key->weights, sizeof by_key->weights);
+    free(by_name);
+    free(by_key);
+    free(of_more);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coarse_codecs_train_with_a_state),
+        cmocka_unit_test(graddrop_trains_as_topk_does),
         cmocka_unit_test(a_run_that_stops_ends_with_the_bits_of_one_that_does_not),
     };
     return cmocka_run_group_tests(tests, make_data, free_data);

@@ -65,6 +65,15 @@ static void keys_are_read() {
     CHECK(parsed("int4:round=dither").dithers() && parsed("int4:round=dither").draws_noise());
 }
 
+static void graddrop_is_topk() {
+    CHECK(parsed("graddrop") == parsed("topk:ratio=0.01"));
+    CHECK(parsed("graddrop:ratio=0.05,min=1K,owner=exact") ==
+          parsed("topk:ratio=0.05,min=1K,owner=exact"));
+    CHECK(parsed("graddrop:ratio=0.001") == parsed("topk"));
+    check_refused("graddrop:momentum=0.9",
+                  "key of graddrop is \"momentum\"; possible are min, ratio, owner");
+}
+
 static void shortest_specs_lead_back() {
     for (const char *text :
          {"none",
@@ -123,7 +132,9 @@ static void shortest_specs_lead_back() {
     CHECK_EQ(spec(parsed("int3:owner=decoded")), "int3");
     CHECK_EQ(spec(parsed("int3:entropy=0")), "int3");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
-    for (const CodecName &row : codec_names()) CHECK_EQ(spec(parsed(row.name.data())), row.name);
+    for (const CodecName &row : codec_names())
+        CHECK_EQ(spec(parsed(row.name.data())),
+                 row.name == "graddrop" ? "topk:ratio=0.01" : row.name);
 }
 
 static void sizes_are_written_as_in_every_setting() {
@@ -174,7 +185,7 @@ static void strange_names_are_refused() {
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
                   "int4, int3, int2, minmax, "
                   "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-                  "lossless, tbq, bound, exact, auto");
+                  "lossless, tbq, bound, graddrop, exact, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -552,6 +563,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(names_have_their_usual_keys),
         QTEST(keys_are_read),
+        QTEST(graddrop_is_topk),
         QTEST(shortest_specs_lead_back),
         QTEST(sizes_are_written_as_in_every_setting),
         QTEST(strange_names_are_refused),
