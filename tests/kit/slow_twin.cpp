@@ -120,14 +120,17 @@ private:
         return is_whole || call_.algorithm == "tree" ? 1 : P();
     }
 
-    static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
+    // Values that a chunk has together: those of a bucket, or that are rotated together.
+    static uint64_t unit_of(const Codec &codec) {
+        return std::max({uint64_t{codec.bucket}, uint64_t{codec.rotation}, uint64_t{1}});
+    }
 
     // Cuts the vector at the codec's grain, as evenly as the grain allows.
     Chunk chunk(uint32_t c) const {
         if (has_part_per_rank(call_.collective)) return {c * call_.count, call_.count};
         const uint64_t n = call_.count, parts = chunks();
         const uint64_t A =
-            std::lcm(std::lcm(bucket_of(call_.codec), bucket_of(call_.inner_codec)), uint64_t{64});
+            std::lcm(std::lcm(unit_of(call_.codec), unit_of(call_.inner_codec)), uint64_t{64});
         const uint64_t L = ((n + parts - 1) / parts + A - 1) / A * A;
         const uint64_t begin = std::min(n, c * L);
         return {begin, std::min(n, (c + 1) * L) - begin};
