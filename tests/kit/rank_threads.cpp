@@ -30,9 +30,12 @@ void RankThreads::run(const RankFunction &function) {
     round_++;
     begins_.notify_all();
     ended_.wait(lock, [this] { return running_ == 0; });
+    std::string text;
     for (size_t rank = 0; rank < failures_.size(); rank++)
         if (failures_[rank])
-            throw Failure{"rank " + std::to_string(rank) + ": " + *failures_[rank]};
+            text += (text.empty() ? "rank " : "\nrank ") + std::to_string(rank) + ": " +
+                    *failures_[rank];
+    if (!text.empty()) throw Failure{text};
 }
 
 static std::optional<std::string> failure_of(const RankFunction &function, size_t rank) {

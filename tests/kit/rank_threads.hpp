@@ -23,8 +23,9 @@ public:
     ~RankThreads();
     RankThreads(const RankThreads &) = delete;
 
-    // Runs function(rank) on each thread, waits for all, and throws the first rank's failure. An
-    // exception other than a Failure counts as one, too.
+    // Runs function(rank) on each thread, waits for all, and throws the failures of all ranks as
+    // one: that of one rank may only follow from another's. An exception other than a Failure
+    // counts as one, too.
     void run(const RankFunction &function);
 
 private:
@@ -39,8 +40,7 @@ private:
     std::vector<std::thread> threads_;
 };
 
-// Runs function(rank) on a new thread for each rank, waits for all, and throws the first rank's
-// failure.
+// Runs function(rank) on a new thread for each rank, waits for all, and throws their failures.
 void on_each_thread(size_t ranks, const RankFunction &function);
 
 } // namespace qtest
