@@ -1424,14 +1424,15 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless tbq
  * bound graddrop exact, then ":key=value,..." (block, bits, bucket, round, seed, min,
  * skip_incomplete, scale, norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold,
- * abs, rel, guard, owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says what
- * is possible.
+ * abs, rel, pw, guard, owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says
+ * what is possible.
  * Codecs are immutable: any thread may use one, in any communicator.
  *
  * "bound:abs=E" changes no value by more than E at each encode, and "bound:rel=E" by no more than E
- * times the range of the values that are encoded together. A sum has at most as many such errors as
- * there are encodes on its way. Between hosts, and in containers, blocks of 32 values take the bits
- * that their largest multiple of the step needs.
+ * times the range of the values that are encoded together; "bound:pw=E" changes no value by more
+ * than E times itself. A sum has at most as many such errors as there are encodes on its way.
+ * Between hosts, and in containers, blocks of 32 values take the bits that their largest multiple
+ * of the step needs, or with pw their range of magnitudes.
  *
  * "block=32" (to 512) gives the values of a block of fp8e4m3 and fp8e5m2 a scale, so that values of
  * any size keep the format's precision. Without the key they are casts, which have none.

@@ -1,9 +1,11 @@
 // The arithmetic of the codec `bound`, which rounds values to a grid: multiples of one step, close
 // enough for the bound. A value that has no multiple within the bound stays as it is, so the bound
-// holds for every value. Scalar and portable, for the kernels of CPUs and GPUs. WIRE.md describes
-// the arithmetic in words, and what packing makes of the multiples.
+// holds for every value. A pointwise bound rounds values to so few bits of fraction. Scalar and
+// portable, for the kernels of CPUs and GPUs. WIRE.md describes the arithmetic in words, and what
+// packing makes of the multiples.
 #pragma once
 
+#include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 #include "kernels/codec/code_rounding.hpp"
 #include "kernels/codec/number.hpp"
@@ -57,6 +59,31 @@ QCCL_ANYWHERE float range_step(T low, T high, bool are_finite, float relative_bo
     return grid_step(relative_bound * bucket_unit(low, high, 1));
 }
 
+// ---- Pointwise bounds
+
+// Rounds the fraction of a normal number to `kept` bits, so that it changes by less than 2^-kept-1
+// of itself. T is float, or double for fp64 tensors. Zeros, subnormal numbers, infinities and NaN
+// stay as they are, and what would become an infinity.
+template <class T> struct PointGrid {
+    using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    static constexpr int fraction_bits = std::numeric_limits<T>::digits - 1;
+    static constexpr Bits infinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity()),
+                          least = Bits{1} << fraction_bits, magnitude = ~Bits{0} >> 1;
+    int shift; // of the dropped bits
+
+    constexpr explicit PointGrid(int kept) : shift(fraction_bits - kept) {}
+    // Numbers of the grid are zero, and those that have a place: their magnitude's upper bits.
+    constexpr Bits least_place() const { return least >> shift; }
+    constexpr Bits last_place() const { return (infinity >> shift) - 1; }
+    QCCL_ANYWHERE constexpr T rounded(T x) const {
+        const Bits bits = std::bit_cast<Bits>(x), number = bits & magnitude;
+        const Bits half = (Bits{1} << (shift - 1)) - 1 + (number >> shift & 1); // ties to even
+        const Bits place = (number + half) >> shift;
+        if (number < least || number >= infinity || place > last_place()) return canonical(x);
+        return std::bit_cast<T>(place << shift | (bits & ~magnitude));
+    }
+};
+
 // ---- Packed codes
 
 // A code is a multiple with its sign in the lowest bit: 0, -1, 1, -2, 2, ... are 0, 1, 2, 3, 4, ...
@@ -74,8 +101,12 @@ inline constexpr uint8_t raw_width = 255;
 // With entropy coding, codes of blocks up to this width are symbols, and their width counts as 0.
 inline constexpr uint32_t most_symbol_width = 8;
 
-constexpr size_t body_bytes(uint8_t width, size_t value_bytes) {
-    return width == raw_width ? grid_block * value_bytes : grid_block / 8 * width;
+// With a pointwise bound a body begins with a word, the least place of the block's numbers, and the
+// code of a number is the distance from the place before that, with the sign in the lowest bit; the
+// distance of zeros is 0.
+constexpr size_t body_bytes(uint8_t width, size_t value_bytes, bool is_pointwise) {
+    const size_t base = is_pointwise ? sizeof(uint32_t) : 0;
+    return width == raw_width ? grid_block * value_bytes : base + grid_block / 8 * width;
 }
 
 } // namespace qccl

@@ -312,6 +312,8 @@ private:
         std::byte *const size = sink.take(sizeof(uint32_t));
         if (!size) return false;
         PackedBlocks blocks{.step = step_of(whole_, payload_),
+                            .kept = kept_fraction_bits(whole_.codec->bound),
+                            .is_pointwise = whole_.codec->is_pointwise,
                             .codes_entropy = whole_.codec->codes_entropy,
                             .widths = scratch_.streams[1],
                             .symbols = scratch_.streams[0],
@@ -414,6 +416,8 @@ private:
         const std::byte *const bodies = from.take(bytes);
         if (!bodies) return false;
         PackedBlocks blocks{.step = step_of(whole_, payload_),
+                            .kept = kept_fraction_bits(whole_.codec->bound),
+                            .is_pointwise = whole_.codec->is_pointwise,
                             .codes_entropy = whole_.codec->codes_entropy,
                             .widths = scratch_.streams[1],
                             .symbols = scratch_.streams[0],
@@ -445,7 +449,7 @@ private:
             if (width > most_grid_width && width != raw_width) return false;
             if (blocks.codes_entropy && width == 0) blocks.symbol_count += grid_block;
             if (blocks.codes_entropy && width != 0 && width <= most_symbol_width) return false;
-            blocks.body_bytes += body_bytes(width, value_bytes);
+            blocks.body_bytes += body_bytes(width, value_bytes, blocks.is_pointwise);
         }
         return true;
     }

@@ -99,7 +99,8 @@ constexpr bool are_least(const States &states) {
 // other the codes and values that are not entropy coded, and the codes that are.
 struct PackedBlocks {
     float step;
-    bool codes_entropy;
+    int kept = 0; // pointwise: bits of fraction
+    bool is_pointwise, codes_entropy;
     uint8_t *widths, *symbols;
     size_t symbol_count = 0;
     std::byte *bodies;

@@ -137,9 +137,14 @@ float step_for(const ChunkRange &range, DataType in, const void *src, std::byte 
 
 template <class T>
 void encode_on_grid(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
-    const ValueGrid<T> grid(step_for<T>(range, in, src, payload));
-    for (uint64_t i = 0; i < range.count; i++)
-        store_bits(payload, range.begin + i, grid.rounded(static_cast<T>(load_float(in, src, i))));
+    const auto round_all = [&](const auto &grid) {
+        for (uint64_t i = 0; i < range.count; i++)
+            store_bits(payload, range.begin + i,
+                       grid.rounded(static_cast<T>(load_float(in, src, i))));
+    };
+    if (range.codec->is_pointwise)
+        return round_all(PointGrid<T>(kept_fraction_bits(range.codec->bound)));
+    round_all(ValueGrid<T>(step_for<T>(range, in, src, payload)));
 }
 
 void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,

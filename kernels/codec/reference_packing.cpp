@@ -173,7 +173,64 @@ template <class T> struct BlockCodes {
         }
         width = static_cast<uint8_t>(std::bit_width(all));
     }
+
+    // The same of a pointwise bound, and the least place of the block's numbers.
+    uint32_t base = 0;
+    BlockCodes(const PointGrid<T> &grid, const T *values, size_t count) {
+        using Bits = typename PointGrid<T>::Bits;
+        const Bits none = grid.last_place() + 1;
+        const auto place_of = [&](size_t i) {
+            const Bits number = load_bits<Bits>(values, i) & PointGrid<T>::magnitude;
+            return number >> grid.shift << grid.shift == number ? number >> grid.shift : none;
+        };
+        Bits lowest = none;
+        for (size_t i = 0; i < count; i++)
+            if (const Bits place = place_of(i); place != 0) lowest = std::min(lowest, place);
+        base = lowest == none ? 0 : static_cast<uint32_t>(lowest);
+        uint32_t all = 0;
+        for (size_t i = 0; i < count; i++) {
+            const Bits place = place_of(i), distance = place == 0 ? 0 : place - base + 1;
+            const bool has_code =
+                place == 0 || (place >= grid.least_place() && place <= grid.last_place() &&
+                               distance <= largest_multiple);
+            if (!has_code) {
+                width = raw_width;
+                return;
+            }
+            const Bits sign = load_bits<Bits>(values, i) >> (8 * sizeof(Bits) - 1);
+            codes[i] = static_cast<uint32_t>(distance << 1 | sign);
+            all |= codes[i];
+        }
+        width = static_cast<uint8_t>(std::bit_width(all));
+    }
 };
+
+template <class T>
+BlockCodes<T> codes_of(const PackedBlocks &blocks, const T *values, size_t count) {
+    if (blocks.is_pointwise) return BlockCodes<T>(PointGrid<T>(blocks.kept), values, count);
+    return BlockCodes<T>(ValueGrid<T>(blocks.step), values, count);
+}
+
+// Restores the values of a block. Returns false if a code stands for no number.
+template <class T>
+bool restore(const PackedBlocks &blocks, uint32_t base, const uint32_t (&codes)[grid_block],
+             T *values) {
+    const ValueGrid<T> grid(blocks.step);
+    const PointGrid<T> points(blocks.kept);
+    for (uint32_t i = 0; i < grid_block; i++) {
+        if (!blocks.is_pointwise) {
+            values[i] = static_cast<T>(multiple_of_code(codes[i])) * grid.step;
+            continue;
+        }
+        using Bits = typename PointGrid<T>::Bits;
+        const Bits distance = codes[i] >> 1, sign = codes[i] & 1;
+        const Bits place = distance == 0 ? 0 : Bits{base} + distance - 1;
+        if (distance != 0 && (place < points.least_place() || place > points.last_place()))
+            return false;
+        store_bits(values, i, place << points.shift | sign << (8 * sizeof(Bits) - 1));
+    }
+    return true;
+}
 
 // Bit k of the block's codes is word k: that of code i is bit i of the word.
 void write_planes(const uint32_t (&codes)[grid_block], uint32_t width, std::byte *dst) {
@@ -185,17 +242,20 @@ void write_planes(const uint32_t (&codes)[grid_block], uint32_t width, std::byte
 }
 
 template <class T> bool pack_blocks(const T *values, size_t count, PackedBlocks &blocks) {
-    const ValueGrid<T> grid(blocks.step);
     for (size_t at = 0; at < count; at += grid_block) {
         const size_t there = std::min<size_t>(grid_block, count - at);
-        const BlockCodes<T> coded(grid, values + at, there);
+        const BlockCodes<T> coded = codes_of(blocks, values + at, there);
         const bool is_symbols = blocks.codes_entropy && coded.width <= most_symbol_width;
         const uint8_t width = is_symbols ? uint8_t{0} : coded.width;
-        const size_t bytes = body_bytes(width, sizeof(T));
+        const size_t bytes = body_bytes(width, sizeof(T), blocks.is_pointwise);
         if (bytes > blocks.room - blocks.body_bytes) return false;
-        std::byte *const body = blocks.bodies + blocks.body_bytes;
+        std::byte *body = blocks.bodies + blocks.body_bytes;
         blocks.widths[at / grid_block] = width;
         blocks.body_bytes += bytes;
+        if (blocks.is_pointwise && width != raw_width) {
+            store_bits(body, 0, coded.base);
+            body += sizeof coded.base;
+        }
         if (is_symbols) {
             for (const uint32_t code : coded.codes)
                 blocks.symbols[blocks.symbol_count++] = static_cast<uint8_t>(code);
@@ -210,13 +270,15 @@ template <class T> bool pack_blocks(const T *values, size_t count, PackedBlocks 
 }
 
 template <class T> bool unpack_blocks(const PackedBlocks &blocks, T *values, size_t count) {
-    const ValueGrid<T> grid(blocks.step);
     const std::byte *body = blocks.bodies;
     const uint8_t *symbols = blocks.symbols;
     for (size_t at = 0; at < count; at += grid_block) {
         const size_t there = std::min<size_t>(grid_block, count - at);
         const uint8_t width = blocks.widths[at / grid_block];
-        const size_t bytes = body_bytes(width, sizeof(T));
+        const size_t bytes = body_bytes(width, sizeof(T), blocks.is_pointwise);
+        const bool has_base = blocks.is_pointwise && width != raw_width;
+        const uint32_t base = has_base ? load_bits<uint32_t>(body, 0) : 0;
+        const std::byte *const planes = body + (has_base ? sizeof base : 0);
         T restored[grid_block] = {};
         uint32_t codes[grid_block] = {};
         if (width == raw_width)
@@ -226,10 +288,8 @@ template <class T> bool unpack_blocks(const PackedBlocks &blocks, T *values, siz
         else
             for (uint32_t k = 0; k < width; k++)
                 for (uint32_t i = 0; i < grid_block; i++)
-                    codes[i] |= (load_bits<uint32_t>(body, k) >> i & 1) << k;
-        if (width != raw_width)
-            for (uint32_t i = 0; i < grid_block; i++)
-                restored[i] = static_cast<T>(multiple_of_code(codes[i])) * grid.step;
+                    codes[i] |= (load_bits<uint32_t>(planes, k) >> i & 1) << k;
+        if (width != raw_width && !restore(blocks, base, codes, restored)) return false;
         body += bytes;
         std::memcpy(values + at, restored, there * sizeof(T));
         constexpr T zeros[grid_block] = {};

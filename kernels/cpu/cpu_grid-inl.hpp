@@ -39,6 +39,27 @@ struct VectorGrid {
     }
 };
 
+// What PointGrid has, in vectors.
+struct VectorPoints {
+    PointGrid<float> grid;
+
+    HWY_INLINE FloatVector rounded(FloatVector x) const {
+        const Words d;
+        const Floats df;
+        using Grid = PointGrid<float>;
+        const WordVector bits = hn::BitCast(d, x),
+                         number = hn::And(bits, hn::Set(d, Grid::magnitude));
+        const WordVector odd = hn::And(hn::ShiftRightSame(number, grid.shift), hn::Set(d, 1U));
+        const WordVector half = hn::Add(odd, hn::Set(d, (1U << (grid.shift - 1)) - 1));
+        const WordVector place = hn::ShiftRightSame(hn::Add(number, half), grid.shift);
+        const WordVector y = hn::Or(hn::ShiftLeftSame(place, grid.shift),
+                                    hn::AndNot(hn::Set(d, Grid::magnitude), bits));
+        const auto stays =
+            hn::Or(hn::Not(exceeds(number, Grid::least - 1)), exceeds(place, grid.last_place()));
+        return hn::IfThenElse(stays, canonical_vector(x), hn::BitCast(df, y));
+    }
+};
+
 // Calls visit(values, first, count) for the range's values as fp32, a tile at a time. A tile may be
 // read up to its end.
 template <class Visitor>
@@ -71,7 +92,8 @@ inline float step_of_range(DataType in, const void *src, uint64_t count, float b
 }
 
 // Rounds up to a tile of values.
-HWY_INLINE void round_tile(const VectorGrid &grid, const float *x, size_t count, std::byte *dst) {
+template <class Grid>
+HWY_INLINE void round_tile(const Grid &grid, const float *x, size_t count, std::byte *dst) {
     const Floats d;
     size_t i = 0;
     for (; i + lanes() <= count; i += lanes())
@@ -88,9 +110,13 @@ inline void encode_on_grid(const ChunkRange &range, DataType in, const void *src
         if (range.whole != 0) store_bits(payload + range.layout->scales, 0, step);
     }
     const VectorGrid grid{ValueGrid<float>(step)};
+    const VectorPoints points{PointGrid<float>(kept_fraction_bits(range.codec->bound))};
     std::byte *const dst = payload + range.begin * sizeof(float);
     for_each_tile(in, src, range.count, [&](const float *x, uint64_t first, size_t count) HWY_ATTR {
-        round_tile(grid, x, count, dst + first * sizeof(float));
+        if (range.codec->is_pointwise)
+            round_tile(points, x, count, dst + first * sizeof(float));
+        else
+            round_tile(grid, x, count, dst + first * sizeof(float));
     });
 }
 
@@ -120,6 +146,74 @@ HWY_INLINE uint8_t make_codes(const VectorGrid &grid, const float *x, uint16_t *
     if (!hn::AllTrue(d, are_multiples)) return raw_width;
     // The largest number has as many bits as all of them have together.
     return static_cast<uint8_t>(std::bit_width(hn::GetLane(hn::MaxOfLanes(bits, all))));
+}
+
+// The numbers of a pointwise bound among lanes() values.
+struct PointLanes {
+    WordVector bits, place;
+    hn::Mask<Floats> is_number, is_zero;
+
+    HWY_INLINE PointLanes(const PointGrid<float> &grid, const float *x)
+        : bits(hn::BitCast(Words(), hn::LoadU(Floats(), x))) {
+        const Words d;
+        const WordVector number = hn::And(bits, hn::Set(d, PointGrid<float>::magnitude));
+        place = hn::ShiftRightSame(number, grid.shift);
+        const auto is_whole =
+            hn::RebindMask(Floats(), hn::Eq(hn::ShiftLeftSame(place, grid.shift), number));
+        is_zero = hn::RebindMask(Floats(), hn::Eq(number, hn::Zero(d)));
+        is_number = hn::AndNot(exceeds(place, grid.last_place()),
+                               hn::And(is_whole, exceeds(number, PointGrid<float>::least - 1)));
+    }
+};
+
+// The same with a pointwise bound. `base` becomes the least place of the block's numbers.
+HWY_INLINE uint8_t make_point_codes(const PointGrid<float> &grid, const float *x, uint16_t *codes,
+                                    uint32_t &base) {
+    const Words d;
+    const WordVector none = hn::Set(d, PointGrid<float>::magnitude);
+    auto have_codes = hn::Eq(hn::Zero(Floats()), hn::Zero(Floats()));
+    WordVector lowest = none, all = hn::Zero(d);
+    for (size_t i = 0; i < grid_block; i += lanes()) {
+        const PointLanes at(grid, x + i);
+        have_codes = hn::And(have_codes, hn::Or(at.is_zero, at.is_number));
+        lowest = hn::Min(lowest, choose(at.is_number, at.place, none));
+    }
+    if (!hn::AllTrue(Floats(), have_codes)) return raw_width;
+    base = hn::GetLane(hn::MinOfLanes(d, lowest));
+    if (base == PointGrid<float>::magnitude) base = 0;
+    for (size_t i = 0; i < grid_block; i += lanes()) {
+        const PointLanes at(grid, x + i);
+        const WordVector distance = hn::Add(hn::Sub(at.place, hn::Set(d, base)), hn::Set(d, 1U));
+        const WordVector code = hn::Or(hn::ShiftLeft<1>(choose(at.is_zero, hn::Zero(d), distance)),
+                                       hn::ShiftRight<31>(at.bits));
+        all = hn::Or(all, code);
+        hn::StoreU(hn::TruncateTo(HalfCodes(), code), HalfCodes(), codes + i);
+    }
+    const auto width = static_cast<uint8_t>(std::bit_width(hn::GetLane(hn::MaxOfLanes(d, all))));
+    return width > most_grid_width ? raw_width : width;
+}
+
+// Returns false if a code stands for no number.
+HWY_INLINE bool values_of_point_codes(const PointGrid<float> &grid, uint32_t base,
+                                      const uint16_t *codes, float *dst) {
+    const Words d;
+    const Floats df;
+    auto is_strange = exceeds(hn::Zero(d), 0);
+    for (size_t i = 0; i < grid_block; i += lanes()) {
+        const WordVector code = hn::PromoteTo(d, hn::LoadU(HalfCodes(), codes + i));
+        const WordVector distance = hn::ShiftRight<1>(code);
+        const auto is_number = exceeds(distance, 0);
+        // A damaged base may be beyond all places, or so large that the sum begins anew.
+        const WordVector place = hn::Sub(hn::Add(hn::Set(d, base), distance), hn::Set(d, 1U));
+        const WordVector known = hn::Min(place, hn::Set(d, grid.last_place() + 1));
+        const auto is_place =
+            hn::AndNot(exceeds(known, grid.last_place()), exceeds(known, grid.least_place() - 1));
+        is_strange = hn::Or(is_strange, hn::AndNot(is_place, is_number));
+        const WordVector number =
+            choose(is_number, hn::ShiftLeftSame(known, grid.shift), hn::Zero(d));
+        hn::StoreU(hn::BitCast(df, hn::Or(number, hn::ShiftLeft<31>(code))), df, dst + i);
+    }
+    return hn::AllFalse(df, is_strange);
 }
 
 HWY_INLINE void store_planes(const uint16_t *codes, uint32_t width, std::byte *dst) {
@@ -161,6 +255,7 @@ HWY_INLINE void values_of_codes(const VectorGrid &grid, const uint16_t *codes, f
 
 inline bool pack_blocks(const float *values, size_t count, PackedBlocks &blocks) {
     const VectorGrid grid{ValueGrid<float>(blocks.step)};
+    const PointGrid<float> points(blocks.kept);
     const hn::Rebind<uint8_t, Floats> bytes;
     const HalfCodes halves;
     HWY_ALIGN float last[grid_block] = {};
@@ -171,14 +266,20 @@ inline bool pack_blocks(const float *values, size_t count, PackedBlocks &blocks)
             std::memcpy(last, x, (count - at) * sizeof(float));
             x = last;
         }
-        uint8_t width = make_codes(grid, x, codes);
+        uint32_t base = 0;
+        uint8_t width = blocks.is_pointwise ? make_point_codes(points, x, codes, base)
+                                            : make_codes(grid, x, codes);
         const bool is_symbols = blocks.codes_entropy && width <= most_symbol_width;
         if (is_symbols) width = 0;
-        const size_t size = body_bytes(width, sizeof(float));
+        const size_t size = body_bytes(width, sizeof(float), blocks.is_pointwise);
         if (size > blocks.room - blocks.body_bytes) return false;
-        std::byte *const body = blocks.bodies + blocks.body_bytes;
+        std::byte *body = blocks.bodies + blocks.body_bytes;
         blocks.widths[at / grid_block] = width;
         blocks.body_bytes += size;
+        if (blocks.is_pointwise && width != raw_width) {
+            std::memcpy(body, &base, sizeof base);
+            body += sizeof base;
+        }
         if (is_symbols) {
             for (size_t i = 0; i < grid_block; i += lanes())
                 hn::StoreU(hn::TruncateTo(bytes, hn::LoadU(halves, codes + i)), bytes,
@@ -195,6 +296,7 @@ inline bool pack_blocks(const float *values, size_t count, PackedBlocks &blocks)
 
 inline bool unpack_blocks(const PackedBlocks &blocks, float *values, size_t count) {
     const VectorGrid grid{ValueGrid<float>(blocks.step)};
+    const PointGrid<float> points(blocks.kept);
     const hn::Rebind<uint8_t, Floats> bytes;
     const HalfCodes halves;
     const std::byte *body = blocks.bodies;
@@ -204,6 +306,8 @@ inline bool unpack_blocks(const PackedBlocks &blocks, float *values, size_t coun
     for (size_t at = 0; at < count; at += grid_block) {
         const uint8_t width = blocks.widths[at / grid_block];
         float *const dst = count - at < grid_block ? last : values + at;
+        const bool has_base = blocks.is_pointwise && width != raw_width;
+        const uint32_t base = has_base ? load_bits<uint32_t>(body, 0) : 0;
         if (width == raw_width) {
             std::memcpy(dst, body, grid_block * sizeof(float));
         } else {
@@ -213,11 +317,14 @@ inline bool unpack_blocks(const PackedBlocks &blocks, float *values, size_t coun
                                codes + i);
                 symbols += grid_block;
             } else {
-                load_planes(body, width, codes);
+                load_planes(body + (has_base ? sizeof base : 0), width, codes);
             }
-            values_of_codes(grid, codes, dst);
+            if (!blocks.is_pointwise)
+                values_of_codes(grid, codes, dst);
+            else if (!values_of_point_codes(points, base, codes, dst))
+                return false;
         }
-        body += body_bytes(width, sizeof(float));
+        body += body_bytes(width, sizeof(float), blocks.is_pointwise);
     }
     const size_t rest = count % grid_block;
     if (rest == 0) return true;

@@ -135,11 +135,18 @@ template <class T> struct FoldDitheredRow {
         Held<Striped, T> values;
         take_all<T, true>(batch, tensor, place, values);
         if (sink.has_grid()) {
-            const ValueGrid<T> grid(sink.is_measured
-                                        ? load_one<float>(part_of(sink, ChunkPart::scales))
-                                        : grid_step(std::bit_cast<float>(sink.clip)));
-            for_each_value<Striped>(
-                [&](unsigned run, unsigned i) { values[run][i] = grid.rounded(values[run][i]); });
+            const auto round_all = [&](const auto &grid) {
+                for_each_value<Striped>([&](unsigned run, unsigned i) {
+                    values[run][i] = grid.rounded(values[run][i]);
+                });
+            };
+            const auto bound = std::bit_cast<float>(sink.clip & ~pointwise_bit);
+            if ((sink.clip & pointwise_bit) != 0)
+                round_all(PointGrid<T>(kept_fraction_bits(bound)));
+            else
+                round_all(ValueGrid<T>(sink.is_measured
+                                           ? load_one<float>(part_of(sink, ChunkPart::scales))
+                                           : grid_step(bound)));
         }
         put_plain<T>(sink, place, values);
     }

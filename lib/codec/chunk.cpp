@@ -114,7 +114,10 @@ Result<Codec> read_codec(const Header &header) {
     if (row.takes(SpecKey::ratio)) std::swap(codec.share, codec.bucket); // it has no bucket
     if (row.takes(SpecKey::threshold))
         codec.threshold = std::bit_cast<float>(std::exchange(codec.bucket, 0));
-    if (row.takes(SpecKey::abs)) codec.bound = std::bit_cast<float>(std::exchange(codec.bucket, 0));
+    if (row.takes(SpecKey::abs)) {
+        codec.is_pointwise = (codec.bucket & pointwise_bit) != 0;
+        codec.bound = std::bit_cast<float>(std::exchange(codec.bucket, 0) & ~pointwise_bit);
+    }
     codec.is_relative = (header.flags & flag_relative) != 0;
     codec.codes_entropy = (header.flags & flag_codes_entropy) != 0;
     codec.clip = row.usual.clip; // no decoder needs it, nor the momentum
@@ -238,7 +241,7 @@ Noise stated_noise(std::span<const std::byte> header) {
 static uint32_t bucket_field(const Codec &codec) {
     if (codec.row().takes(SpecKey::ratio)) return codec.share;
     if (codec.row().takes(SpecKey::threshold)) return std::bit_cast<uint32_t>(codec.threshold);
-    return codec.has_grid() ? std::bit_cast<uint32_t>(codec.bound) : codec.bucket;
+    return codec.has_grid() ? bound_bits(codec) : codec.bucket;
 }
 
 static uint8_t flags_of(const Codec &codec) {

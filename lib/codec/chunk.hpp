@@ -92,6 +92,17 @@ constexpr uint16_t largest_scale_bits(int highest) {
     return static_cast<uint16_t>(static_cast<unsigned>(254 - highest) << 7 | fraction);
 }
 
+// bound, pointwise: the least number of fraction bits with which rounding to nearest keeps it.
+constexpr int kept_fraction_bits(float bound) {
+    const auto exponent = static_cast<int>(std::bit_cast<uint32_t>(bound) >> 23) - 127;
+    return -exponent - 1; // half of the last place is 2^exponent of the power of two below
+}
+// bound: its bits as headers and kernels have them; the sign says that it is pointwise.
+inline constexpr uint32_t pointwise_bit = 0x80000000;
+inline uint32_t bound_bits(const Codec &codec) {
+    return std::bit_cast<uint32_t>(codec.bound) | (codec.is_pointwise ? pointwise_bit : 0);
+}
+
 // topk: an index within a page has 16 bits, the page's number of kept values 32.
 inline constexpr uint64_t topk_page_values = 65536;
 

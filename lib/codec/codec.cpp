@@ -45,7 +45,11 @@ bool is_possible_rotation(const Codec &codec) {
 }
 
 bool is_possible_bound(const Codec &codec) {
-    if (!codec.row().takes(SpecKey::abs)) return codec.bound == 0 && !codec.is_relative;
+    if (!codec.row().takes(SpecKey::abs))
+        return codec.bound == 0 && !codec.is_relative && !codec.is_pointwise;
+    if (codec.is_pointwise)
+        return !codec.is_relative && codec.bound >= least_pointwise &&
+               codec.bound <= largest_pointwise;
     return codec.is_relative ? codec.bound >= least_relative && codec.bound <= 1
                              : codec.bound >= least_absolute && codec.bound <= largest_absolute;
 }

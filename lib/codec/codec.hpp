@@ -94,10 +94,10 @@ struct Codec {
     // integer and minmax: values that a randomised Hadamard transform mixes before they are encoded
     // (key rotate), a power of two from least_rotation to most_rotation; 0: none.
     uint32_t rotation = 0;
-    // bound: no value changes by more than this, or than so much of the range of its chunk's
-    // values, if it is relative; and packed chunks have entropy coded codes.
+    // bound: no value changes by more than this, or than so much of the range of its chunk's values
+    // (relative) or of itself (pointwise); and packed chunks have entropy coded codes.
     float bound = 0;
-    bool is_relative = false, codes_entropy = false;
+    bool is_relative = false, is_pointwise = false, codes_entropy = false;
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
     // Calls are not encoded while samples of their values would lose more than this NMSE; 0: no
@@ -151,8 +151,9 @@ inline constexpr uint32_t largest_guarded_bucket = 4096;
 inline constexpr uint32_t mx_block_values = 32;
 inline constexpr uint8_t most_code_bits = 8;     // that the key bits may give
 inline constexpr uint32_t whole_share = 1000000; // all values of a chunk
-// bound: what abs and rel may be. Steps and their reciprocals are normal numbers in fp32.
-inline constexpr float least_absolute = 1e-36F, largest_absolute = 1e36F, least_relative = 1e-9F;
+// bound: what abs, rel and pw may be. Steps and their reciprocals are normal numbers in fp32.
+inline constexpr float least_absolute = 1e-36F, largest_absolute = 1e36F, least_relative = 1e-9F,
+                       least_pointwise = 1e-6F, largest_pointwise = 0.5F;
 inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 inline constexpr uint32_t whole_momentum = 1000, usual_momentum = 900, longest_warm_up = 1000000000;
 // nvfp4: buckets consist of whole groups of codes.
@@ -177,7 +178,7 @@ enum class CodecKind : uint8_t {
     norm,     // a sign, and a level between zero and a bucket's norm
     tbq,      // plus or minus a threshold, which the codec has, or zero
     dummy,    // the first values alone: as many bytes as a codec that is only thought of
-    grid,     // multiples of one step, or values where that would be too far away
+    grid,     // multiples of one step, or rounded values; values where that is too far away
     scaled,   // small floats under a block's scale
 };
 
@@ -453,7 +454,7 @@ inline constexpr auto codec_table = std::to_array<CodecRow>({
      .name = "bound",
      .kind = CodecKind::grid,
      .usual = usual_bound,
-     .keys = cast_keys | key_bits({SpecKey::abs, SpecKey::rel})},
+     .keys = cast_keys | key_bits({SpecKey::abs, SpecKey::rel, SpecKey::pw})},
 });
 static_assert(is_in_order(codec_table, &CodecRow::id));
 static_assert(codec_table.size() <= 32, "Budget::from has a bit for each codec");

@@ -28,6 +28,7 @@ enum class SpecKey : uint8_t {
     threshold,
     abs,
     rel,
+    pw,
     nmse,
     most_bits,
     from,

@@ -41,6 +41,7 @@ constexpr auto key_table = std::to_array<KeyRow>({
     {SpecKey::threshold, "threshold", {"a number from 1.2e-38 to 3.4e38"}},
     {SpecKey::abs, "abs", {"1e-36 to 1e36"}},
     {SpecKey::rel, "rel", {"1e-9 to 1"}},
+    {SpecKey::pw, "pw", {"1e-6 to 0.5"}},
     {SpecKey::nmse, "nmse", {budget_nmse_words}},
     {SpecKey::most_bits, "bits", {budget_bits_words}},
     {SpecKey::from, "from", {budget_from_words}},
@@ -247,6 +248,12 @@ Done set_float(Codec &codec, float Codec::*value, SpecKey key, std::string_view 
     return {};
 }
 
+Done set_bound(Codec &codec, SpecKey key, std::string_view text) {
+    codec.is_relative = key == SpecKey::rel;
+    codec.is_pointwise = key == SpecKey::pw;
+    return set_float(codec, &Codec::bound, key, text);
+}
+
 Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     switch (key) {
     case SpecKey::nmse: return read_budget_nmse(codec.budget, text);
@@ -281,8 +288,7 @@ Done set_key(Codec &codec, SpecKey key, std::string_view text) {
     case SpecKey::threshold: return set_float(codec, &Codec::threshold, key, text);
     case SpecKey::abs:
     case SpecKey::rel:
-        codec.is_relative = key == SpecKey::rel;
-        return set_float(codec, &Codec::bound, key, text);
+    case SpecKey::pw: return set_bound(codec, key, text);
     case SpecKey::owner:
         if (text != "decoded" && text != "exact") return bad_value(key, text);
         codec.owner = text == "decoded" ? OwnerKeeps::decoded : OwnerKeeps::exact;
@@ -337,8 +343,8 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     if (is_possible(unrotated) && !is_possible(codec))
         return invalid_argument("codec: rotate needs a %s of 32, 64, 128, 256 or 512 values",
                                 codec.row().takes(SpecKey::block) ? "block" : "bucket");
-    if ((given & key_bit(SpecKey::abs)) != 0 && (given & key_bit(SpecKey::rel)) != 0)
-        return invalid_argument("codec: a bound is either abs=E or rel=E");
+    if (std::popcount(given & key_bits({SpecKey::abs, SpecKey::rel, SpecKey::pw})) > 1)
+        return invalid_argument("codec: a bound is either abs=E, rel=E or pw=E");
     if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
         return invalid_argument(
             "codec: guard looks at samples, and needs a bucket of at most %u values",
@@ -411,7 +417,10 @@ std::string spec(const Codec &codec) {
         add(SpecKey::momentum, write_decimal(codec.momentum, momentum_decimals));
     if (codec.warm_up != 0) add(SpecKey::warmup, std::to_string(codec.warm_up));
     if (codec.bound != row->usual.bound || codec.is_relative != row->usual.is_relative)
-        add(codec.is_relative ? SpecKey::rel : SpecKey::abs, number_text(codec.bound));
+        add(codec.is_pointwise  ? SpecKey::pw
+            : codec.is_relative ? SpecKey::rel
+                                : SpecKey::abs,
+            number_text(codec.bound));
     if (codec.packs != row->usual.packs) add(SpecKey::entropy, codec.packs ? "1" : "0");
     if (codec.codes_entropy) add(SpecKey::entropy, "1");
     if (codec.rotation != 0) add(SpecKey::rotate, std::to_string(codec.rotation));

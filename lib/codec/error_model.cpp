@@ -420,7 +420,8 @@ double grid_nmse(const Codec &codec) {
 // twice the variance.
 double cast_nmse(const Codec &codec, DataType type) {
     const DataType wire = codec.plain_type(type);
-    const int kept = info(wire).format.fraction_bits;
+    const int kept =
+        codec.has_grid() ? kept_fraction_bits(codec.bound) : info(wire).format.fraction_bits;
     if (info(type).format.fraction_bits <= kept) return 0;
     return std::ldexp(3 / (8 * std::numbers::ln2), -2 * kept) /
            (codec.rounding == Rounding::nearest ? 12 : 6);
@@ -432,7 +433,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     switch (codec.row().kind) {
     case CodecKind::plain: return 0;
     case CodecKind::cast: return cast_nmse(codec, type);
-    case CodecKind::grid: return grid_nmse(codec);
+    case CodecKind::grid: return codec.is_pointwise ? cast_nmse(codec, type) : grid_nmse(codec);
     case CodecKind::integer: return block_nmse(codec);
     case CodecKind::minmax: return bucket_nmse(codec);
     case CodecKind::mx: return mx_nmse(codec);
@@ -568,6 +569,8 @@ double bits_per_value(const Codec &codec, DataType type) {
 // entropy of 4.7 bits, and a bit more or less with each factor of 2. The widest of a block of 32
 // takes about 1.5 bits more.
 static double usual_grid_bits(const Codec &codec) {
+    // Blocks hold numbers of about ten powers of two, and a sign, and begin with a word.
+    if (codec.is_pointwise) return kept_fraction_bits(codec.bound) + 5.75;
     constexpr double least_entropy_bits = 0.3, least_block_bits = 0.6, usual_range = 50;
     const double relative = codec.is_relative ? codec.bound : codec.bound / usual_range;
     const double entropy = 4.7 - std::log2(relative / 0.001);

@@ -39,7 +39,8 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         std::bit_cast<uint64_t>(codec.guard),
         static_cast<uint64_t>(codec.owner),
         static_cast<uint64_t>(codec.sums_exactly),
-        uint64_t{codec.share} | uint64_t{codec.packs} << 32 | uint64_t{codec.codes_entropy} << 33,
+        uint64_t{codec.share} | uint64_t{codec.packs} << 32 | uint64_t{codec.codes_entropy} << 33 |
+            uint64_t{codec.is_pointwise} << 34,
         uint64_t{std::bit_cast<uint32_t>(codec.threshold)} << 32 |
             std::bit_cast<uint32_t>(codec.bound),
         static_cast<uint64_t>(key.feedback),

@@ -161,7 +161,7 @@ bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {
 Operand plain_sink(const ChunkRange &range, const std::byte *payload) {
     Operand sink = plain(range.codec->plain_type(range.type), plain_start(range, payload));
     sink.saturates = range.codec->is_cast();
-    sink.clip = std::bit_cast<uint32_t>(range.codec->bound);
+    sink.clip = bound_bits(*range.codec);
     sink.is_measured = range.codec->is_relative;
     // A relative bound's step lies behind the values of the whole chunk.
     sink.section[static_cast<size_t>(ChunkPart::scales)] = range.layout->scales;

@@ -268,7 +268,7 @@ static double rounding_bound(const Operation &operation, double magnitude) {
 static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
     const double ranks = operation.ranks, bound = encode_bound(codec);
     const double growth = std::pow(1 + bound, ranks);
-    const bool is_absolute = codec.has_grid() && !codec.is_relative;
+    const bool is_absolute = codec.has_grid() && !codec.is_relative && !codec.is_pointwise;
     const double largest = is_absolute ? 1 : all.largest_input;
     // Each round encodes what earlier rounds have brought.
     if (operation.pattern == Pattern::hypercube)

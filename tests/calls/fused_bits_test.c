@@ -57,6 +57,7 @@ static const struct {
               {"norm:bits=4", never},
               {"int4:rotate=256", never}, /* no count is a multiple of 256 but 0 */
               {"bound:abs=0.01", always},
+              {"bound:pw=0.01", always},
               {"bound", never},
               {"exact", never},
               {"mxfp4:round=stochastic", never},

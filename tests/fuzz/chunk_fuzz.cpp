@@ -97,8 +97,10 @@ Codec random_codec(Dice &dice) {
     }
     if (codec.has_grid()) {
         codec.is_relative = dice.roll(2) == 0;
+        codec.is_pointwise = !codec.is_relative && dice.roll(2) == 0;
         codec.bound =
             static_cast<float>(1 + dice.roll(8)) / static_cast<float>(8U << dice.roll(28));
+        if (codec.is_pointwise) codec.bound = static_cast<float>(1 + dice.roll(500000)) * 1e-6F;
     }
     return codec;
 }

@@ -33,7 +33,10 @@ constexpr const char *specs[] = {"lossless",
                                  "onebit:entropy=1",
                                  "bound",
                                  "bound:abs=0.01",
-                                 "bound:rel=0.02,entropy=1"};
+                                 "bound:rel=0.02,entropy=1",
+                                 "bound:pw=0.01",
+                                 "bound:pw=0.5",
+                                 "bound:pw=0.2,entropy=1"};
 constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float64};
 constexpr uint64_t counts[] = {0, 1, 40, 333, 2100};
 

@@ -138,6 +138,8 @@ inline void add_newer_specs(std::vector<std::string> &list) {
     for (const char *name : {"fp8e4m3", "fp8e5m2"})
         for (const char *keys : {"32", "32,round=stochastic", "64,entropy=1", "512"})
             list.push_back(std::string(name) + ":block=" + keys);
+    list.insert(list.end(),
+                {"bound:pw=0.001", "bound:pw=0.1,entropy=1", "bound:pw=0.5", "bound:pw=1e-6"});
 }
 
 inline std::vector<std::string> specs() {

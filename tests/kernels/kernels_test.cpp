@@ -44,6 +44,14 @@ void add_rotated(std::vector<Codec> &all) {
             }
 }
 
+void add_newer(std::vector<Codec> &all) {
+    for (const char *text :
+         {"bound:pw=0.5", "bound:pw=0.01", "bound:pw=1e-6", "fp8e4m3:block=32",
+          "fp8e4m3:block=64,round=stochastic", "fp8e4m3:block=512", "fp8e5m2:block=32",
+          "fp8e5m2:block=512,round=stochastic", "fp8e5m2:block=128"})
+        all.push_back(*parse_codec(text));
+}
+
 std::vector<Codec> codecs() {
     std::vector<Codec> all = {{.id = CodecId::none},
                               {.id = CodecId::fp16},
@@ -57,11 +65,6 @@ std::vector<Codec> codecs() {
           "bf16:round=stochastic", "fp8e4m3:round=stochastic", "fp8e5m2:round=stochastic"})
         all.push_back(*parse_codec(text));
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
-        for (const char *name : {"fp8e4m3:block=32", "fp8e4m3:block=64", "fp8e4m3:block=512",
-                                 "fp8e5m2:block=32", "fp8e5m2:block=128"}) {
-            all.push_back(*parse_codec(name));
-            all.back().rounding = rounding;
-        }
         for (const char *name :
              {"mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "nvfp4:bucket=all", "nvfp4:bucket=96"})
             for (const Scaling scaling : {Scaling::ceil, Scaling::ocp}) {
@@ -97,6 +100,7 @@ std::vector<Codec> codecs() {
             all.back().rounding = Rounding::dither;
         }
     add_rotated(all);
+    add_newer(all);
     return all;
 }
 

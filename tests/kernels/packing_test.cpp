@@ -55,7 +55,11 @@ const std::string specs[] = {"lossless",
                              "bound:abs=1e-36",
                              "bound:rel=0.01,entropy=1",
                              "bound:rel=0.0001,entropy=1",
-                             "bound:abs=0.01,entropy=1"};
+                             "bound:abs=0.01,entropy=1",
+                             "bound:pw=0.001",
+                             "bound:pw=0.1,entropy=1",
+                             "bound:pw=1e-6",
+                             "bound:pw=0.5"};
 
 PackScratch &scratch() {
     static const auto memory = std::make_unique<PackScratch>();
@@ -229,10 +233,10 @@ static void frequencies_add_up() {
 // beside it. Guards stand behind both.
 static void damaged_chunks_are_refused_or_harmless() {
     Values random(17);
-    for (const char *text :
-         {"lossless", "int8:block=4096,entropy=1", "int3:block=4096,entropy=1",
-          "int12:block=4096,entropy=1", "terngrad:entropy=1", "bound:abs=0.01", "bound:rel=0.01",
-          "bound:rel=0.01,entropy=1", "minmax:bits=6,bucket=all,entropy=1"}) {
+    for (const char *text : {"lossless", "int8:block=4096,entropy=1", "int3:block=4096,entropy=1",
+                             "int12:block=4096,entropy=1", "terngrad:entropy=1", "bound:abs=0.01",
+                             "bound:rel=0.01", "bound:pw=0.01", "bound:pw=0.2,entropy=1",
+                             "bound:rel=0.01,entropy=1", "minmax:bits=6,bucket=all,entropy=1"}) {
         const Gaussian chunk(text, 8000);
         const size_t bytes = chunk.packed_bytes.size();
         CHECK(bytes < chunk.unpacked_bytes.size());

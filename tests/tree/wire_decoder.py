@@ -381,7 +381,8 @@ def check_keys(h):
     elif h.codec in (NONE, LOSSLESS) or h.codec in CASTS:
         need(h.bits == h.bucket == 0 and (h.codec in CASTS or not h.rounding), "keys")
     elif h.codec == BOUND:
-        low, high = (1e-9, 1) if h.flags & wire_grid.RELATIVE else (1e-36, 1e36)
+        need(not wire_grid.is_pointwise(h) or not h.flags & wire_grid.RELATIVE, "keys")
+        low, high = (1e-9, 1) if h.flags & wire_grid.RELATIVE else (1e-6, 0.5) if wire_grid.is_pointwise(h) else (1e-36, 1e36)
         need(h.bits == h.rounding == 0 and np.float32(low) <= wire_grid.bound_of(h) <= np.float32(high), "keys")
     elif h.codec == INT:
         need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")

@@ -21,9 +21,10 @@ using namespace operands;
 
 namespace {
 
-constexpr const char *specs[] = {"bound",          "bound:rel=0.1",   "bound:rel=1e-5",
-                                 "bound:rel=1e-9", "bound:abs=0.01",  "bound:abs=3e-5",
-                                 "bound:abs=7",    "bound:abs=1e-36", "bound:abs=1e36"};
+constexpr const char *specs[] = {
+    "bound",          "bound:rel=0.1", "bound:rel=1e-5",  "bound:rel=1e-9", "bound:abs=0.01",
+    "bound:abs=3e-5", "bound:abs=7",   "bound:abs=1e-36", "bound:abs=1e36", "bound:pw=1e-6",
+    "bound:pw=0.001", "bound:pw=0.03", "bound:pw=0.5"};
 constexpr DataType types[] = {DataType::float32, DataType::float16, DataType::bfloat16,
                               DataType::float64, DataType::float8e4m3};
 
@@ -72,8 +73,11 @@ void check_trip(const TestedKernels &tier, const std::string &text, DataType typ
         std::ranges::all_of(trip.before, [](double x) { return std::isfinite(x); });
     // Without a range nothing changes.
     const double bound = codec.is_relative && !are_finite ? 0 : bound_of(text, codec, trip.before);
+    const auto bound_at = [&](size_t i) {
+        return codec.is_pointwise ? bound * std::abs(trip.before[i]) : bound;
+    };
     for (size_t i = 0; i < count; i++)
-        if (!is_kept(trip.before[i], trip.after[i], bound))
+        if (!is_kept(trip.before[i], trip.after[i], bound_at(i)))
             throw qtest::Failure{tier.name + ", " + text + " of " + name(type) + ", pattern " +
                                  std::to_string(pattern) + ": " + std::to_string(trip.before[i]) +
                                  " became " + std::to_string(trip.after[i])};
@@ -146,6 +150,35 @@ static void what_has_no_multiple_stays() {
         CHECK_EQ(std::bit_cast<uint32_t>(none.rounded(x)), std::bit_cast<uint32_t>(x));
 }
 
+// Every number of so few bits of fraction, the middle to the next one, and the neighbours of both.
+static void pointwise_bounds_are_kept() {
+    for (const float bound : {1e-6F, 1e-3F, 0x1p-10F, std::nextafter(0x1p-10F, 0.0F), 0.1F, 0.5F}) {
+        const int kept = kept_fraction_bits(bound);
+        const PointGrid<float> grid(kept);
+        CHECK(std::exp2(-kept - 1) <= double{bound} && std::exp2(-kept) > double{bound});
+        size_t changed = 0;
+        for (uint32_t place = 1; place < float_infinity; place += 9973)
+            for (const uint32_t bits :
+                 {place, place >> grid.shift << grid.shift,
+                  (place >> grid.shift << grid.shift) + (1U << grid.shift) / 2,
+                  (place >> grid.shift << grid.shift) + (1U << grid.shift) / 2 + 1}) {
+                const auto x = std::bit_cast<float>(bits < float_infinity ? bits : place);
+                const float y = grid.rounded(x);
+                CHECK(std::abs(double{x} - double{y}) <= double{bound} * (1 - 0x1p-23) * double{x});
+                CHECK(grid.rounded(-x) == -y && grid.rounded(y) == y);
+                changed += y != x;
+            }
+        CHECK(changed > 300000);
+    }
+    const PointGrid<float> grid(3);
+    for (const uint32_t bits : {0U, 0x80000000U, 1U, 0x807FFFFFU, float_infinity, 0x7F7FFFFFU})
+        CHECK_EQ(std::bit_cast<uint32_t>(grid.rounded(std::bit_cast<float>(bits))), bits);
+    CHECK_EQ(std::bit_cast<uint32_t>(grid.rounded(std::bit_cast<float>(0xFF812345U))), float_nan);
+    CHECK_EQ(grid.rounded(0x1.ffp0F), 2.0F);
+    CHECK_EQ(grid.rounded(0x1.1p0F), 1.0F); // halfway: to even
+    CHECK_EQ(PointGrid<double>(19).rounded(1 + 0x1p-21), 1.0);
+}
+
 static void bounds_without_a_step_have_no_grid() {
     for (const float bound : {0.0F, -1.0F, 1e-37F, 1e37F, std::numeric_limits<float>::infinity(),
                               std::bit_cast<float>(float_nan)})
@@ -161,6 +194,14 @@ static void blocks_take_the_bits_that_they_need() {
     CHECK_EQ(packed_bytes("bound:abs=0.5", values), fixed + 3 * 4 * blocks);
     values[7] = 1e30F; // travels as it is, with its block
     CHECK_EQ(packed_bytes("bound:abs=0.5", values), fixed + 3 * 4 * (blocks - 1) + 128);
+    // Pointwise: a word for each block, and the bits of the distances, counted from 1, and signs.
+    CHECK_EQ(packed_bytes("bound:pw=0.01", std::vector<float>(count, -0.0F)),
+             fixed + (1 + 1) * 4 * blocks);
+    std::vector<float> powers(count, 0.0F);
+    for (size_t i = 0; i < count; i++) powers[i] = i % 2 == 0 ? 1e20F : -2e20F; // 64 places apart
+    CHECK_EQ(packed_bytes("bound:pw=0.01", powers), fixed + (1 + 8) * 4 * blocks);
+    powers[9] = 1e-41F; // subnormal
+    CHECK_EQ(packed_bytes("bound:pw=0.01", powers), fixed + (1 + 8) * 4 * (blocks - 1) + 128);
     // Zeros need no grid, and a constant has none.
     CHECK_EQ(packed_bytes("bound", std::vector<float>(count, 0.0F)), fixed + 4);
     CHECK_EQ(packed_bytes("bound", std::vector<float>(count, 1.5F)), 4 * count + 4);
@@ -228,6 +269,7 @@ static void steps_that_no_encoder_writes_are_refused() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(no_value_changes_by_more),
+        QTEST(pointwise_bounds_are_kept),
         QTEST(ties_keep_the_bound),
         QTEST(what_has_no_multiple_stays),
         QTEST(bounds_without_a_step_have_no_grid),
