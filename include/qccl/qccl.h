@@ -1422,7 +1422,7 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A spec string names a codec: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4 int3
  * int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk norm dgc dummy lossless tbq
- * bound graddrop exact, then ":key=value,..." (block, bits, bucket, round, seed, min,
+ * bound graddrop exact shared, then ":key=value,..." (block, bits, bucket, round, seed, min,
  * skip_incomplete, scale, norm, levels, clip, ratio, momentum, warmup, entropy, rotate, threshold,
  * abs, rel, pw, guard, owner). A wrong spec is refused (qcclInvalidArgument), and the sentence says
  * what is possible.
@@ -1442,6 +1442,11 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * threshold with a value's sign, or nothing, and needs a state, which keeps the rest.
  * "graddrop" is another name of "topk:ratio=0.01", for calls with a state.
  * "rotate=128" mixes so many values before they are encoded.
+ *
+ * "shared:bits=4,block=32" serves sums and averages in all-reduce, reduce and reduce-scatter, on
+ * hosts. The ranks agree on the scale of every block of values, and then sum integers, which loses
+ * nothing: so the bits of a result depend on the values of the ranks alone, not on algorithm, order
+ * or cut. A call counts as two. It takes no v-form and no stride.
  *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
  * "lossless" does so with the exponents of the values themselves. How many bytes result depends on

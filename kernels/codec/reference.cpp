@@ -3,6 +3,7 @@
 // in their planes, one bit field at a time. reference_codecs.cpp has the
 // kinds of codecs. Any thread may call; nothing blocks.
 
+#include "codec/shared_scales.hpp"
 #include "kernels/codec/grid.hpp"
 #include "kernels/codec/packing.hpp"
 #include "kernels/codec/reference.hpp"
@@ -335,6 +336,25 @@ void round_exact(DataType out, void *dst, const void *sums, size_t count, uint32
             exact_result(blocks[i / ExactBlock::values].total(i % ExactBlock::values), out, ranks));
 }
 
+// ---- Integers under shared scales
+
+void find_magnitudes(uint32_t *greatest, const float *x, size_t count, size_t block) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t &all = greatest[i / block];
+        all = std::max(all, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFF);
+    }
+}
+
+void to_integers(float *integers, const float *x, const uint16_t *scales, size_t count,
+                 size_t block) {
+    for (size_t i = 0; i < count; i++) integers[i] = integer_of(x[i], scales[i / block]);
+}
+
+void from_integers(float *y, const float *sums, const uint16_t *scales, size_t count, size_t block,
+                   uint32_t ranks) {
+    for (size_t i = 0; i < count; i++) y[i] = value_of_sum(sums[i], scales[i / block], ranks);
+}
+
 // ---- Packing
 
 size_t pack(const ChunkRange &whole, const std::byte *payload, std::byte *packed,
@@ -363,6 +383,9 @@ const Kernels &scalar_kernels() {
         .begin_exact = begin_exact,
         .add_exact = add_exact,
         .round_exact = round_exact,
+        .find_magnitudes = find_magnitudes,
+        .to_integers = to_integers,
+        .from_integers = from_integers,
         .pack = pack,
         .unpack = unpack,
     };

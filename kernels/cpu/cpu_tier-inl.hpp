@@ -17,6 +17,7 @@
 #include "kernels/cpu/cpu_norm-inl.hpp"
 #include "kernels/cpu/cpu_packing-inl.hpp"
 #include "kernels/cpu/cpu_rotation-inl.hpp"
+#include "kernels/cpu/cpu_shared-inl.hpp"
 #include "kernels/cpu/cpu_sparse-inl.hpp"
 #include "kernels/cpu/cpu_summed-inl.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
@@ -301,8 +302,9 @@ inline constexpr Kernels kernels {
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
     .divide = divide, .keep_error = keep_error, .add_velocity = add_velocity,
-    .begin_exact = begin_exact, .add_exact = add_exact, .round_exact = round_exact, .pack = pack,
-    .unpack = unpack,
+    .begin_exact = begin_exact, .add_exact = add_exact, .round_exact = round_exact,
+    .find_magnitudes = find_magnitudes, .to_integers = to_integers, .from_integers = from_integers,
+    .pack = pack, .unpack = unpack,
 };
 
 } // namespace qccl::HWY_NAMESPACE

@@ -64,6 +64,10 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
     if (named->codec.sums_exactly)
         return invalid_argument("codec is exact, which is how sums are rounded; values that are "
                                 "encoded by themselves need a codec with a format, as int8");
+    if (named->codec.shares_scales())
+        return invalid_argument("codec is %s, whose scales ranks agree on in a call; values that "
+                                "are encoded by themselves need a codec with a format, as int8",
+                                spec(named->codec).c_str());
     if (named->codec.guard != 0)
         return invalid_argument(
             "codec is %s, and a guard is of collectives; values that are encoded by "

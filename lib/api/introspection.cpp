@@ -176,6 +176,12 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                  question.codec ? &*question.codec : nullptr, named,
                  parts.policy.traits(question.collective, values.type, question.op, values.count),
                  question.v_form));
+    if (question.v_form && choice.codec.shares_scales()) {
+        if (question.codec)
+            return invalid_argument("codec %s: not possible with v-forms",
+                                    spec(choice.codec).c_str());
+        choice.codec = {};
+    }
     if (question.v_form && !are_counts_common(*question.v_form) && !choice.algorithm)
         choice.algorithm = algorithms().front();
     if (choice.codec.keeps_type()) values = {question.type, question.count};

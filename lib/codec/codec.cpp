@@ -57,6 +57,10 @@ bool is_possible_bound(const Codec &codec) {
 } // namespace
 
 bool is_possible(const Codec &codec) {
+    if (codec.shares_scales())
+        return codec.shared_bits >= least_shared_bits && codec.shared_bits <= most_shared_bits &&
+               codec.shared_block >= 1 && codec.shared_block <= largest_bucket &&
+               is_possible(codec.without_use());
     const CodecRow &row = codec.row();
     // Whether the value is the usual one, or one of 1 to `most` that the key may give.
     const auto is_usual_or = [&row](SpecKey key, uint32_t value, uint32_t usual, uint32_t most) {
@@ -129,11 +133,17 @@ Done check_op(Collective collective, DataType type, RedOp op) {
 }
 
 Done check_type(const Codec &codec, DataType type) {
-    if (codec.is_lossless() || info(type).is_float) return {};
+    if ((codec.is_lossless() && !codec.shares_scales()) || info(type).is_float) return {};
     return invalid_argument(
         "codec %s: %s values travel as they are, only floating point is encoded",
         spec(codec).c_str(), name(type));
 }
+
+static bool has_shared_scales(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::reduce ||
+           collective == Collective::reduce_scatter;
+}
+static bool are_integers_added(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
 
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
     QCCL_TRY(check_op(collective, type, op));
@@ -141,7 +151,12 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
         return invalid_argument(
             "codec exact: possible with sum and avg of floats, not with %s of %s",
             reduces(collective) ? name(op) : name(collective), name(type));
-    if (codec.is_lossless()) return {};
+    if (codec.shares_scales() && (!has_shared_scales(collective) || !are_integers_added(op)))
+        return invalid_argument(
+            "codec %s: possible with sum and avg in all_reduce, reduce and reduce_scatter, not "
+            "with %s in %s",
+            spec(codec).c_str(), reduces(collective) ? name(op) : "no operation", name(collective));
+    if (codec.is_lossless() && !codec.shares_scales()) return {};
     QCCL_TRY(check_type(codec, type));
     if (reduces(collective) && is_custom(op))
         return invalid_argument("codec %s: values that a function of the program combines travel "

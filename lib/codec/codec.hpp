@@ -108,15 +108,20 @@ struct Codec {
     // exact: values travel as with `none`, and sums are rounded once, so that their bits depend on
     // the summands alone. Never on the wire.
     bool sums_exactly = false;
+    // shared: ranks agree on a scale for each block of so many values, and sum integers of so many
+    // bits, which travel with the rest of this codec (shared_scales.hpp). Never on the wire.
+    uint8_t shared_bits = 0;
+    uint32_t shared_block = 0;
 
     bool is_auto() const { return static_cast<bool>(budget); }
     constexpr const CodecRow &row() const;
     // Whether values travel as they are.
     bool is_lossless() const;
     // Whether calls keep the type of their values; otherwise complex numbers are pairs of reals.
-    bool keeps_type() const { return is_lossless() && !sums_exactly; }
+    bool keeps_type() const { return is_lossless() && !sums_exactly && !shares_scales(); }
+    bool shares_scales() const { return shared_bits != 0; }
     // Whether values that were encoded may differ from what is decoded.
-    bool loses() const { return !is_lossless() && id != CodecId::lossless; }
+    bool loses() const { return shares_scales() || (!is_lossless() && id != CodecId::lossless); }
     // A cast converts each value by itself, so every operation works on its output.
     bool is_cast() const;
     bool draws_noise() const { return rounding != Rounding::nearest; }
@@ -134,7 +139,7 @@ struct Codec {
     // Returns the number of values from a chunk's start at whose multiples blocks begin of which a
     // value's code depends on all others; 1 where codes depend on one value alone.
     uint64_t unit_values() const;
-    // Returns the codec without min, guard, owner and exact sums, which say how calls use it.
+    // Returns the codec without min, guard, owner and the like, which say how calls use it.
     Codec without_use() const;
     // Returns the codec of a state's call of this number, from 1 on: during the warm-up it keeps a
     // larger share.
@@ -313,6 +318,16 @@ inline constexpr Codec usual_bound = [] {
     Codec codec = usual_codec(CodecId::bound);
     codec.packs = codec.is_relative = true;
     codec.bound = 0.001F;
+    return codec;
+}();
+
+inline constexpr uint8_t least_shared_bits = 2, most_shared_bits = 8;
+inline constexpr Codec usual_shared = [] {
+    Codec codec = usual_codec(CodecId::bound);
+    codec.packs = true;
+    codec.bound = 0.502F; // its step is 1, so integers are multiples
+    codec.shared_bits = 4;
+    codec.shared_block = usual_block;
     return codec;
 }();
 
@@ -508,10 +523,13 @@ inline Codec Codec::without_use() const {
     codec.guard = 0;
     codec.owner = OwnerKeeps::decoded;
     codec.sums_exactly = false;
+    codec.shared_bits = 0;
+    codec.shared_block = 0;
     return codec;
 }
 
-// The names that specs start with, all except auto and exact, which are no codecs of chunks.
+// The names that specs start with, all except auto, exact and shared, which are no codecs of
+// chunks.
 inline constexpr auto codec_words = [] {
     constexpr size_t words = [] {
         size_t sum = 0;
@@ -557,6 +575,7 @@ struct CodecName {
 };
 std::vector<CodecName> codec_names(); // of codec_words, and graddrop; each is a codec without keys
 CodecName auto_name();
+CodecName shared_name();
 inline constexpr std::string_view exact_name = "exact"; // takes no keys
 struct CodecKey {
     std::string_view name;

@@ -89,10 +89,11 @@ constexpr auto name_table = [] {
     return names;
 }();
 
-constexpr NameRow auto_row{"auto", {}, auto_keys}, exact_row{exact_name, usual_exact, 0};
+constexpr NameRow auto_row{"auto", {}, auto_keys}, exact_row{exact_name, usual_exact, 0},
+    shared_row{"shared", usual_shared, key_bits({SpecKey::bits, SpecKey::block, SpecKey::min})};
 
 const NameRow *find_row(std::string_view name) {
-    for (const NameRow *const row : {&auto_row, &exact_row})
+    for (const NameRow *const row : {&auto_row, &exact_row, &shared_row})
         if (name == row->name) return row;
     const auto *const row = std::ranges::find(name_table, name, &NameRow::name);
     return row == name_table.end() ? nullptr : row;
@@ -102,6 +103,7 @@ const NameRow *find_row(std::string_view name) {
 const NameRow *find_row(const Codec &codec) {
     if (codec.is_auto()) return &auto_row;
     if (codec.sums_exactly) return &exact_row;
+    if (codec.shares_scales()) return &shared_row;
     const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
         return candidate.usual.id == codec.id &&
                (codec.row().bits_names.empty() || candidate.usual.bits == codec.bits);
@@ -169,7 +171,7 @@ Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
     if (*number % row.bucket_step != 0)
         return invalid_argument("codec: bucket of %s is a multiple of %u, or all", row.name.data(),
                                 row.bucket_step);
-    codec.bucket = static_cast<uint32_t>(*number);
+    (codec.shares_scales() ? codec.shared_block : codec.bucket) = static_cast<uint32_t>(*number);
     if (!row.cast) return {};
     codec.bits = codec.row().usual.bits; // those of the values under a scale
     if (!is_possible(codec))
@@ -178,14 +180,18 @@ Done set_bucket(Codec &codec, SpecKey key, std::string_view text) {
     return {};
 }
 
+static_assert(most_shared_bits == most_code_bits);
+
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > most_code_bits) return bad_value(SpecKey::bits, text);
     const CodecRow &row = codec.row();
-    if (*number < row.least_bits)
-        return invalid_argument("codec: bits of %s is %u to %u", row.name.data(), row.least_bits,
-                                most_code_bits);
-    codec.bits = static_cast<uint8_t>(*number);
+    const bool is_shared = codec.shares_scales();
+    const unsigned least = is_shared ? least_shared_bits : row.least_bits;
+    if (*number < least)
+        return invalid_argument("codec: bits of %s is %u to %u",
+                                is_shared ? "shared" : row.name.data(), least, most_code_bits);
+    (is_shared ? codec.shared_bits : codec.bits) = static_cast<uint8_t>(*number);
     return {};
 }
 
@@ -362,7 +368,7 @@ Result<Codec> parse_codec(std::string_view text) {
     const NameRow *const row = find_row(word.before);
     if (!row) {
         Names names = names_of(name_table);
-        names.insert(names.end(), {exact_row.name, auto_row.name});
+        names.insert(names.end(), {exact_row.name, shared_row.name, auto_row.name});
         return no_choice("codec", word.before, names);
     }
     Codec codec = row->usual;
@@ -392,6 +398,14 @@ std::string spec(const Codec &codec) {
         text.append(first ? ":" : ",").append(row_of(key).name).append("=").append(value);
         first = false;
     };
+    if (codec.shares_scales()) {
+        if (codec.shared_bits != row->usual.shared_bits)
+            add(SpecKey::bits, std::to_string(codec.shared_bits));
+        if (codec.shared_block != row->usual.shared_block)
+            add(SpecKey::block, std::to_string(codec.shared_block));
+        if (codec.min_bytes) add(SpecKey::min, write_bytes(*codec.min_bytes));
+        return text; // what carries the integers is the planner's choice
+    }
     if (codec.row().takes(SpecKey::bits) && codec.bits != row->usual.bits)
         add(SpecKey::bits, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
@@ -436,6 +450,8 @@ std::vector<CodecName> codec_names() {
 }
 
 CodecName auto_name() { return {auto_row.name, names_of_keys(auto_row.keys)}; }
+
+CodecName shared_name() { return {shared_row.name, names_of_keys(shared_row.keys)}; }
 
 std::vector<CodecKey> codec_keys() {
     std::vector<CodecKey> keys;

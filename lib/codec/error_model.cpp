@@ -152,6 +152,23 @@ double block_nmse(const Codec &codec) {
     return sum / nodes;
 }
 
+// The scale of a block of `shared` is that of its largest magnitude among all ranks, so it is also
+// that of one rank's block that is so many times as long. Every value is rounded to a multiple.
+double shared_nmse(const Codec &codec) {
+    constexpr int nodes = 128;
+    const double n = codec.shared_block, limit = std::ldexp(1.0, codec.shared_bits - 1) - 1;
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double extreme = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        const double step = round_scale_up(extreme / limit);
+        const Quantizer quantizer{-limit * step, step, 2 * limit + 1, Rounding::nearest};
+        const Interval support{-extreme, extreme};
+        const double own = std::pow(extreme - std::rint(extreme / step) * step, 2);
+        sum += (own + (n - 1) * quantizer.error(support) / support.mass()) / n;
+    }
+    return sum / nodes;
+}
+
 // The mean over the quantiles of the largest of n values, and of the smallest given the largest.
 double bucket_nmse(const Codec &codec) {
     constexpr int nodes = 32;
@@ -430,6 +447,7 @@ double cast_nmse(const Codec &codec, DataType type) {
 } // namespace
 
 double unit_nmse(const Codec &codec, DataType type) {
+    if (codec.shares_scales()) return shared_nmse(codec);
     switch (codec.row().kind) {
     case CodecKind::plain: return 0;
     case CodecKind::cast: return cast_nmse(codec, type);
@@ -582,6 +600,8 @@ static double usual_grid_bits(const Codec &codec) {
 double usual_packed_share(const Codec &codec, DataType type) {
     constexpr double exponent_bits = 3, block_share = 0.94, chunk_share = 0.4, sparse_share = 0.1;
     if (codec.id == CodecId::tbq) return sparse_share;
+    // A sum has a bit more than its summands, or a few.
+    if (codec.shares_scales()) return std::min((codec.shared_bits + 1) / 32.0, 1.0);
     if (!codec.is_plain()) return codec.bucket == Codec::whole_chunk ? chunk_share : block_share;
     const DataType travels = codec.plain_type(type);
     const auto bits = static_cast<double>(8 * type_bytes(travels));

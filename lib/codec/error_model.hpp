@@ -14,7 +14,8 @@ namespace qccl {
 // ---- Expected losses
 
 // Returns the expected NMSE of one encode of Gaussian values of any variance (nu of the error
-// prediction), of tbq and bound:abs of variance 1; 0 for none and for casts that do not narrow.
+// prediction), of tbq and bound:abs of variance 1; 0 for none and for casts that do not narrow; of
+// shared with the scales of one rank.
 // Integrates numerically, which takes up to 2 ms: callers keep the result.
 double unit_nmse(const Codec &codec, DataType type);
 

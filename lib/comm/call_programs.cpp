@@ -6,6 +6,8 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "codec/chunk.hpp"
+#include "codec/shared_scales.hpp"
+#include "schedule/shape.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -39,6 +41,7 @@ size_t ProgramCache::Hash::operator()(const ProgramKey &key) const {
         std::bit_cast<uint64_t>(codec.guard),
         static_cast<uint64_t>(codec.owner),
         static_cast<uint64_t>(codec.sums_exactly),
+        uint64_t{codec.shared_bits} | uint64_t{codec.shared_block} << 8,
         uint64_t{codec.share} | uint64_t{codec.packs} << 32 | uint64_t{codec.codes_entropy} << 33 |
             uint64_t{codec.is_pointwise} << 34,
         uint64_t{std::bit_cast<uint32_t>(codec.threshold)} << 32 |
@@ -81,6 +84,7 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
 }
 
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
+    if (key.codec.shares_scales()) return make_shared(key);
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.forced()));
     const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
     QCCL_TRY(Program program, is_guarded
@@ -88,6 +92,64 @@ Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
                                   : compile_plan(key, plan, chunking_with(key.pieces, cut_)));
     program.notice = plan.notice;
     QCCL_TRY(program.warm_up, make_warm_up(key));
+    return std::make_shared<const Program>(std::move(program));
+}
+
+// Returns the program that agrees on the scales, each of which is a number of 16 bits. `sums`: what
+// ranks compare of the sums.
+Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, CallDescriptor sums) const {
+    ProgramKey key;
+    key.type = DataType::uint16;
+    key.op = RedOp::max;
+    key.count = blocks;
+    QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, {}));
+    QCCL_TRY(Program program, compile_plan(key, plan, cut_));
+    const std::string codec =
+        shortened("scales of " + std::string(sums.codec), sizeof sums.codec - 1);
+    std::ranges::fill(sums.codec, '\0');
+    codec.copy(sums.codec, codec.size());
+    program.shape = sums;
+    program.raw_bytes = 0; // that of the sums counts the values
+    return std::make_shared<const Program>(std::move(program));
+}
+
+static SharedLayout layout_of(const ProgramKey &key, Team team) {
+    team.root = key.root;
+    const bool has_parts = row_of(key.collective).scatters;
+    SharedLayout layout{.type = key.type,
+                        .block = key.codec.shared_block,
+                        .limit = shared_limit(key.codec),
+                        .divisor = key.op == RedOp::avg ? team.size : 1,
+                        .parts = parts_of(key.collective, team.size),
+                        .part_values = key.count};
+    layout.first_result = has_parts ? team.rank * key.count : 0;
+    layout.results = has_output(key.collective, team) ? key.count : 0;
+    return layout;
+}
+
+// What ranks compare is what the caller asked for: integers and scales are all alike.
+Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
+    if (team_.size == 1) { // has no codec
+        ProgramKey alone = key;
+        alone.codec = {};
+        return make(alone);
+    }
+    ProgramKey of_integers = key;
+    of_integers.type = DataType::float32;
+    of_integers.op = RedOp::sum;
+    of_integers.caller_type.reset();
+    of_integers.feedback = Feedback::none; // ends before the integers
+    of_integers.momentum = 0;
+    QCCL_TRY(const Plan plan, choose(problem_of(of_integers), inputs_, key.forced()));
+    QCCL_TRY(Program program, compile_plan(of_integers, plan, chunking_with(key.pieces, cut_)));
+    CallDescriptor descriptor = program.shape.descriptor();
+    descriptor.type = key.caller_type.value_or(key.type);
+    descriptor.op = key.op;
+    program.shape = descriptor;
+    program.raw_bytes = vector_count(key.collective, key.count, team_.size) * type_bytes(key.type);
+    SharedSums sums{.layout = layout_of(key, team_)};
+    QCCL_TRY(sums.agreement, make_agreement(sums.layout.blocks(), descriptor));
+    program.shared = std::make_shared<const SharedSums>(std::move(sums));
     return std::make_shared<const Program>(std::move(program));
 }
 

@@ -137,14 +137,14 @@ Done Comm::run(const ProgramRef &program, const Request &request) {
     if (!is_first || errors_.has_failed()) [[unlikely]]
         QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, std::nullopt);
-    if (request.state) [[unlikely]]
-        return run_with_state(program, request, {});
+    if (request.state || program->shared) [[unlikely]]
+        return run_otherwise(program, request, {});
     const Call call = next_call(request);
     return run_now(call, is_first, [&] { return execute(*program, call); });
 }
 
 Done Comm::run_plain(const ProgramRef &program, const void *send, void *recv, uint64_t noise_seed) {
-    if (!is_free_on_host() || errors_.has_failed()) [[unlikely]]
+    if (!is_free_on_host() || errors_.has_failed() || program->shared) [[unlikely]]
         return run(
             program,
             {.send = send, .recv = recv, .timeout = parts_.timeout, .noise_seed = noise_seed});
@@ -163,12 +163,18 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
     if (!stream.host && !stream.gpu) return run(program, request);
     QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, stream.gpu);
-    if (request.state) return run_with_state(program, request, stream);
+    if (request.state || program->shared) return run_otherwise(program, request, stream);
     Call call = next_call(request);
     call.queued = queued_now();
     return enqueue(
         record_of(*program, call),
         [this, program, op = request.op, call] { return execute(*program, call); }, stream);
+}
+
+Done Comm::run_otherwise(const ProgramRef &program, const Request &request,
+                         const CallStream &stream) {
+    return program->shared ? run_shared(program, request, stream)
+                           : run_with_state(program, request, stream);
 }
 
 // The state is free again before the caller can know that the call has ended.
@@ -230,7 +236,8 @@ Call Comm::next_call(const Request &request) {
 
 bool Comm::can_begin(const Program &program) const {
     const bool is_plain = !is_watched_ && !audit_ && parts_.inject.empty();
-    return is_plain && is_free_on_host() && !errors_.has_failed() && engine_.can_begin(program);
+    return is_plain && !program.shared && is_free_on_host() && !errors_.has_failed() &&
+           engine_.can_begin(program);
 }
 
 Result<BegunCallRef> Comm::begin(const ProgramRef &program, const Request &request) {
@@ -405,9 +412,10 @@ Done Comm::run_program(const Program &program, const Call &call) {
 }
 
 Done Comm::run_audited(const Program &program, const Call &call) {
-    if (audit_) audit_->before(program, call);
+    CallAudit *const audit = program.shared ? nullptr : audit_.get(); // integers lose nothing
+    if (audit) audit->before(program, call);
     QCCL_TRY(program.guard ? run_guarded(program, call) : run_program(program, call));
-    if (audit_) audit_->after(program, call);
+    if (audit) audit->after(program, call);
     return {};
 }
 
@@ -561,39 +569,5 @@ std::optional<RecordedError> Comm::failure() const {
     if (const auto failure = parts_.transport->failure()) return RecordedError{*failure, {}};
     return std::nullopt;
 }
-
-void Comm::tell(const CodecChoice &choice) {
-    if (!speaks() || !choice.passed_over) return;
-    if (const std::string text = choice.notice(); is_new(text))
-        parts_.log->info("%s", text.c_str());
-}
-
-void Comm::tell(const Codec &asked, const Program &program) {
-    const Codec &codec = program.work.codec;
-    if (!program.notice.empty() && team_.rank == 0 && is_new(spec(asked)))
-        parts_.log->warn("codec %s: %s; such calls go lossless", spec(asked).c_str(),
-                         program.notice.c_str());
-    if (!codec.loses() || has_told_lossy_ || !speaks()) return;
-    has_told_lossy_ = true;
-    parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
-}
-
-void Comm::tell_choice(const ProgramKey &key, const Program &program, const CallNames &names) {
-    if (speaks()) choices_.tell(parts_, key, program, names);
-}
-
-void Comm::tell_unused_rules() {
-    for (const std::string &sentence : RuleUse::leave(std::move(rule_use_)))
-        parts_.log->warn("%s", sentence.c_str());
-}
-
-bool Comm::is_new(const std::string &text) {
-    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return false;
-    told_.push_back(text);
-    return true;
-}
-
-// Rank 0 logs a choice for all ranks, because ranks that choose differently fail.
-bool Comm::speaks() const { return team_.rank == 0 && parts_.log->wants(LogLevel::info); }
 
 } // namespace qccl

@@ -343,8 +343,11 @@ private:
                      uint64_t captured);
     Done finish_in_turn(BegunCall &begun);
     Call next_call(const Request &request);
+    // A call with a state or with shared scales.
+    Done run_otherwise(const ProgramRef &program, const Request &request, const CallStream &stream);
     Done run_with_state(const ProgramRef &program, const Request &request,
                         const CallStream &stream);
+    Done run_shared(const ProgramRef &program, const Request &request, const CallStream &stream);
     Done execute_on_copies(const Program &program, const Call &call, const CallCopies &copies);
     // `run` makes the call of the record when its turn comes.
     template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);

@@ -105,6 +105,19 @@ struct Kernels {
     void (*round_exact)(DataType out, void *dst, const void *sums, size_t count,
                         uint32_t ranks) = nullptr;
 
+    // Of the codec shared (shared_scales.hpp). Blocks of `block` values follow one another from the
+    // first value on; the last one may be shorter. `greatest` and `scales` have a number for each.
+    // The kernels of devices have nullptr here.
+    // greatest = max(greatest, the largest pattern of a magnitude in the block)
+    void (*find_magnitudes)(uint32_t *greatest, const float *x, size_t count,
+                            size_t block) = nullptr;
+    // Values become integers, a number of steps each.
+    void (*to_integers)(float *integers, const float *x, const uint16_t *scales, size_t count,
+                        size_t block) = nullptr;
+    // Sums of integers become sums of values, divided by `ranks` if that is not 1.
+    void (*from_integers)(float *y, const float *sums, const uint16_t *scales, size_t count,
+                          size_t block, uint32_t ranks) = nullptr;
+
     // Packs the payload of a whole chunk, which has whole.layout->bytes, of a codec with `packs`.
     // Returns the number of bytes, or 0 if they would be no fewer than the unpacked ones; `packed`
     // has room for so many as those. Processors alone pack and unpack; the kernels of devices have

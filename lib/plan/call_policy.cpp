@@ -4,6 +4,7 @@
 
 #include "base/settings.hpp"
 #include "base/text.hpp"
+#include "codec/shared_scales.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -305,8 +306,20 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
     return policy;
 }
 
+Done CallPolicy::check_shared(const Codec &asked) const {
+    if (most_exact_ranks)
+        return invalid_argument("codec %s: the device of a rank is a GPU, and integers under "
+                                "shared scales are summed on hosts",
+                                spec(asked).c_str());
+    if (most_shared_sum(asked, ranks) <= largest_exact_sum) return {};
+    return invalid_argument("codec %s: sums of the integers of %u ranks may need more than the 24 "
+                            "bits in which they are exact",
+                            spec(asked).c_str(), ranks);
+}
+
 Done CallPolicy::check(const Codec &asked, const CallTraits &call) const {
     QCCL_TRY(check_codec(asked, call.collective, call.type, call.op));
+    if (asked.shares_scales()) return check_shared(asked);
     if (!asked.sums_exactly || !most_exact_ranks || ranks <= *most_exact_ranks) return {};
     return invalid_argument("codec exact: GPUs sum the values of up to %u ranks, and the "
                             "communicator has %u",

@@ -195,7 +195,8 @@ static_assert(std::ranges::equal(inner_codec_words, codec_words),
 
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
     const std::string_view word = algorithm.word("inner_codec");
-    if (word.empty()) return codec; // the algorithm has no tiers
+    // The algorithm has no tiers, or integers are summed, which are exact on every tier.
+    if (word.empty() || codec.shares_scales()) return codec;
     if (codec.is_lossless()) return {};
     const auto inner = parse_codec(word);
     return inner ? *inner : Codec();

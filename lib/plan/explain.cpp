@@ -276,6 +276,7 @@ Result<Explanation> explain(const Problem &problem, const PlannerInputs &inputs,
     }
     all.planned.places = planned_places(problem.places, inputs);
     all.planned.codec = all.chosen().codec;
+    if (all.planned.codec.shares_scales()) all.planned.type = DataType::float32; // of the integers
     all.lossless = compared_lossless(problem, all.chosen(), inputs, forced, counts);
     QCCL_TRY(auto found, find_candidates(all.planned, inputs, forced, &counts));
     const Judge judge(all, forced, found);

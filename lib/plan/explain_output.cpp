@@ -218,6 +218,9 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
 std::string Explanation::codec_reason() const {
     if (problem.codec.is_auto())
         return "travels with " + spec(chosen().codec) + text_of(problem, choice);
+    if (chosen().codec.shares_scales())
+        return "travels as integers with " + spec(chosen().codec.without_use()) +
+               "; the agreement on the scales before is not counted";
     if (!chosen().codec.is_lossless() || problem.codec.is_lossless()) return {};
     return "travels with none: " + why_dropped(problem, inputs.speeds);
 }

@@ -4,6 +4,7 @@
 
 #include "codec/chunk.hpp"
 #include "codec/error_model.hpp"
+#include "codec/shared_scales.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,13 +16,39 @@ namespace qccl {
 
 namespace {
 
+// With shared scales, the plan's codec says what carries the integers.
+Codec with_scales_of(const Codec &shared, Codec carrier) {
+    carrier.shared_bits = shared.shared_bits;
+    carrier.shared_block = shared.shared_block;
+    return carrier;
+}
+
+// Returns the codec that a call has instead of `codec` if that does not pay.
+Codec unpaid(const Codec &codec) { return with_scales_of(codec, {}); }
+
+// Returns the codec that carries sums of integers without a loss. Between hosts chunks are packed,
+// and blocks then take the bits that their largest sum needs. On one host a small float whose
+// fraction holds every sum takes fewer bytes, if there is one.
+Codec carrier_of(const Problem &problem) {
+    const Codec &shared = problem.codec;
+    if (shared.id == CodecId::none || problem.has_hosts())
+        return with_scales_of(shared, shared.without_use());
+    const uint64_t most = most_shared_sum(shared, problem.ranks);
+    for (const CodecId cast : {CodecId::fp8e4m3, CodecId::fp16})
+        if (most <= uint64_t{2} << info(*row_of(cast).cast).format.fraction_bits)
+            return with_scales_of(shared, usual_codec(cast));
+    return unpaid(shared);
+}
+
 // A call that is smaller than min= is lossless. The plan's codec has neither min= nor guard,
 // because they do not matter to other ranks.
 Codec codec_for(const Problem &problem) {
-    if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
-    Codec codec = problem.codec.without_use();
-    codec.owner = problem.codec.owner;
-    codec.sums_exactly = problem.codec.sums_exactly;
+    const Codec &asked = problem.codec;
+    if (asked.min_bytes && vector_bytes(problem) < *asked.min_bytes) return unpaid(asked);
+    if (asked.shares_scales()) return problem.ranks == 1 ? Codec() : carrier_of(problem);
+    Codec codec = asked.without_use();
+    codec.owner = asked.owner;
+    codec.sums_exactly = asked.sums_exactly;
     return codec;
 }
 
@@ -57,7 +84,9 @@ bool rounds_exact_sums(const Algorithm &algorithm, const Problem &problem) {
 
 Candidate examine(const Algorithm &algorithm, const Problem &problem, const PlannerInputs &inputs,
                   const Result<StepCounts> &counted) {
-    Candidate candidate{.plan = {.algorithm = algorithm, .codec = problem.codec}, .refusal = {}};
+    Candidate candidate{
+        .plan = {.algorithm = algorithm, .codec = problem.codec, .ranks = problem.ranks},
+        .refusal = {}};
     if (!counted) {
         candidate.refusal = counted.error().text;
         return candidate;
@@ -160,6 +189,12 @@ bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segmen
 
 double predicted_nmse(const Plan &plan, DataType type) {
     const Cost &cost = plan.cost;
+    if (plan.codec.shares_scales()) {
+        Codec of_all = plan.codec;
+        of_all.shared_block = static_cast<uint32_t>(
+            std::min<uint64_t>(uint64_t{of_all.shared_block} * plan.ranks, largest_bucket));
+        return unit_nmse(of_all, type);
+    }
     return loss_of(plan.codec, type, cost.noise.first, cost.summands)
         .followed_by(loss_of(plan.inner_codec, type, cost.inner_noise.first, cost.summands))
         .nmse();
@@ -210,8 +245,9 @@ find_candidates(const Problem &asked, std::span<const Codec> codecs, const Plann
     std::vector<Problem> problems(codecs.size(), asked);
     for (size_t i = 0; i < codecs.size(); i++) {
         problems[i].codec = codecs[i];
-        problems[i].codec = codec_for(problems[i]);
         problems[i].places = planned_places(asked.places, inputs);
+        problems[i].codec = codec_for(problems[i]);
+        if (codecs[i].shares_scales()) problems[i].type = DataType::float32; // of the integers
     }
     std::vector<std::vector<Candidate>> candidates(codecs.size());
     StepCountCache own;
@@ -264,7 +300,8 @@ Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Alg
     }
     QCCL_TRY(const Plan plan, choose_algorithm(problem, inputs, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
+    auto lossless =
+        choose_algorithm(with_codec(problem, unpaid(problem.codec)), inputs, forced, counts);
     if (lossless && !inputs.speeds.is_remote_rate_known()) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain_of(plan.codec))
         return plan;

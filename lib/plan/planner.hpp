@@ -31,6 +31,7 @@ struct Plan {
     Codec inner_codec = {}; // of unfinished values below the outermost tier
     Geometry geometry = {};
     Cost cost = {};
+    uint32_t ranks = 1;      // of the call
     std::string notice = {}; // a sentence for the caller about the choice; mostly empty
 };
 

@@ -246,6 +246,10 @@ static Result<int> run(const CodecArguments &arguments) {
         if (codec.is_auto())
             return refuse("%s is chosen for a collective; codecs are measured by their names",
                           spec(codec).c_str());
+        if (codec.shares_scales())
+            return refuse("%s sums integers in collectives; codecs are measured by what they make "
+                          "of values alone",
+                          spec(codec).c_str());
         QCCL_TRY(check_type(codec, *type));
         if (codec.packs && !is_host)
             return refuse("%s is entropy coded, and GPUs have no kernels for that",

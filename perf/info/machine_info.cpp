@@ -107,6 +107,10 @@ Done print_codecs() {
                     row.keys.empty() ? "-" : listed(row.keys).c_str());
     }
     std::printf("  %-10s %14.2f %18.2g  -\n", exact_name.data(), 32.0, 0.0);
+    // Of one rank's integers and the scales; sums have more bits.
+    std::printf("  %-10s %14.2f %18.2g  %s\n", shared_name().name.data(),
+                usual_shared.shared_bits + 16.0 / usual_shared.shared_block,
+                unit_nmse(usual_shared, DataType::float32), listed(shared_name().keys).c_str());
     std::printf("  %-10s %14s %18s  %s\n", auto_name().name.data(), "-", "-",
                 listed(auto_name().keys).c_str());
     std::printf("keys\n");

@@ -3,6 +3,7 @@
 // and for codecs.
 #include "perf/run/result_check.hpp"
 
+#include "codec/shared_scales.hpp"
 #include "kernels/codec/number.hpp"
 #include "perf/run/input_data.hpp"
 
@@ -196,6 +197,8 @@ double encode_bound(const Codec &codec) {
     }
     // Scales are rounded too, by less than this factor.
     static constexpr double scale_slack = 1.01;
+    // Half a step of a scale for the largest value of all ranks.
+    if (codec.shares_scales()) return scale_slack / 2 / shared_limit(codec);
     const CodecRow &row = codec.row();
     switch (row.kind) {
     case CodecKind::plain: return 0;
@@ -268,7 +271,8 @@ static double rounding_bound(const Operation &operation, double magnitude) {
 static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
     const double ranks = operation.ranks, bound = encode_bound(codec);
     const double growth = std::pow(1 + bound, ranks);
-    const bool is_absolute = codec.has_grid() && !codec.is_relative && !codec.is_pointwise;
+    const bool is_absolute =
+        codec.has_grid() && !codec.is_relative && !codec.is_pointwise && !codec.shares_scales();
     const double largest = is_absolute ? 1 : all.largest_input;
     // Each round encodes what earlier rounds have brought.
     if (operation.pattern == Pattern::hypercube)

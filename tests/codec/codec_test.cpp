@@ -117,7 +117,11 @@ static void shortest_specs_lead_back() {
           "bound:min=5,abs=0.001,guard=nmse:0.1,owner=exact",
           "bound:abs=1e-36",
           "bound:abs=1e+36",
+          "bound:rel=1e-09",
           "bound:pw=0.001,entropy=1",
+          "shared",
+          "shared:bits=2,block=1",
+          "shared:bits=8,block=1073741824,min=64K",
           "int8:entropy=1",
           "minmax:bucket=all,entropy=1",
           "bf16:min=5,entropy=1,owner=exact",
@@ -125,6 +129,9 @@ static void shortest_specs_lead_back() {
         CHECK_EQ(spec(parsed(text)), text);
         CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
     }
+}
+
+static void specs_are_shortened() {
     CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
     CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
     CHECK_EQ(spec(parsed("int3:owner=decoded")), "int3");
@@ -183,7 +190,7 @@ static void strange_names_are_refused() {
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
                   "int4, int3, int2, minmax, "
                   "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, norm, dgc, dummy, "
-                  "lossless, tbq, bound, graddrop, exact, auto");
+                  "lossless, tbq, bound, graddrop, exact, shared, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -429,6 +436,40 @@ static void exact_sums_are_lossless_sums_of_floats() {
     refused(Collective::broadcast, DataType::float32, RedOp::sum, "not with broadcast of float");
 }
 
+static void shared_scales_are_of_sums_of_floats() {
+    const Codec shared = parsed("shared:bits=5,block=64");
+    CHECK(shared.shares_scales() && shared.loses() && !shared.keeps_type() &&
+          !shared.is_lossless());
+    CHECK(is_possible(shared) && !parsed("bound").shares_scales());
+    // What carries the integers says nothing of the scales, and loses none of them.
+    CHECK(shared.without_use() == parsed("bound:abs=0.502"));
+    Codec plain;
+    plain.shared_bits = 5;
+    plain.shared_block = 64;
+    CHECK(plain.loses() && !plain.keeps_type());
+    CHECK_EQ(spec(plain), "shared:bits=5,block=64");
+    check_refused("shared:bits=1", "bits of shared is 2 to 8");
+    check_refused("shared:bits=9", "possible is 1 to 8");
+    check_refused("shared:block=0", "possible is 1 to 1073741824");
+    for (const char *text :
+         {"shared:abs=1", "shared:rel=0.1", "shared:entropy=1", "shared:owner=exact",
+          "shared:guard=nmse:0.1", "shared:bucket=32", "shared:round=nearest"})
+        check_refused(text, "possible are bits, block, min");
+    for (const RedOp op : {RedOp::sum, RedOp::avg})
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter})
+            CHECK_OK(check_codec(shared, collective, DataType::bfloat16, op));
+    const auto refused = [&](Collective collective, DataType type, RedOp op, const char *what) {
+        const Done done = check_codec(shared, collective, type, op);
+        CHECK(!done && std::string_view(done.error().text).find(what) != std::string::npos);
+    };
+    refused(Collective::all_reduce, DataType::float32, RedOp::max, "not with max in all_reduce");
+    refused(Collective::all_reduce, DataType::float32, RedOp::pre_mul_sum, "not with");
+    refused(Collective::scan, DataType::float32, RedOp::sum, "not with sum in scan");
+    refused(Collective::all_gather, DataType::float32, RedOp::sum, "in all_gather");
+    refused(Collective::all_reduce, DataType::int32, RedOp::sum, "only floating point is encoded");
+}
+
 static void possible_is_what_a_spec_can_say() {
     const auto check_impossible = [](const char *name, auto &&change) {
         Codec codec = parsed(name);
@@ -567,6 +608,7 @@ int main() {
         QTEST(keys_are_read),
         QTEST(graddrop_is_topk),
         QTEST(shortest_specs_lead_back),
+        QTEST(specs_are_shortened),
         QTEST(sizes_are_written_as_in_every_setting),
         QTEST(strange_names_are_refused),
         QTEST(strange_keys_are_refused),
@@ -580,6 +622,7 @@ int main() {
         QTEST(combinations_are_checked),
         QTEST(owners_are_of_calls_that_have_them),
         QTEST(exact_sums_are_lossless_sums_of_floats),
+        QTEST(shared_scales_are_of_sums_of_floats),
         QTEST(possible_is_what_a_spec_can_say),
         QTEST(momentum_and_warm_up_are_of_dgc),
         QTEST(warm_up_keeps_fewer_values_from_stage_to_stage),

@@ -3,6 +3,8 @@ as it did. Without it the same places give other bytes, so that the test would s
 
 usage: reproducible_ranks_test.py RESULTS QCCL_INFO
 """
+import collections
+import functools
 import subprocess
 import sys
 import unittest
@@ -13,6 +15,8 @@ RESULTS, INFO = sys.argv[1:3]
 RANKS = 4
 COUNTS = ("30", "700", "70001")
 CODECS = ("none", "int8", "onebit", "int4:round=stochastic", "lossless:min=0", "int4:entropy=1,min=0")  # these pack between hosts alone
+SHARED_ALGORITHMS = ("", "direct", "ring", "tree", "halving", "doubling", "hierarchy")
+SHARED_CODECS = ("shared:bits=5", "shared:bits=5,min=0", "shared:bits=8,block=100,min=0", "shared:bits=8,block=100")
 # The host of each rank, and what else it hears.
 PLACES = (
     ([0, 0, 0, 0], {}),
@@ -22,10 +26,10 @@ PLACES = (
 )
 
 
-def results(count, hosts, more, reproducible, prefix=()):
+def results(count, hosts, more, reproducible, prefix=(), words=tuple(f"@{codec}" for codec in CODECS)):
     """What the ranks print."""
     port = free_port()
-    command = [*prefix, RESULTS, count, *(f"@{codec}" for codec in CODECS)]
+    command = [*prefix, RESULTS, count, *words]
     environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {host}",
                                 QCCL_REPRODUCIBLE=reproducible, **HERE_ALONE,
                                 **{name: value.format(rank_odd=rank % 2) for name, value in more.items()})
@@ -33,6 +37,11 @@ def results(count, hosts, more, reproducible, prefix=()):
     ended = start_by_hand([command] * RANKS, environments)
     assert [status for status, _, _ in ended] == [0] * RANKS, ended
     return [said for _, said, _ in ended]
+
+
+@functools.cache
+def shared_results(count, hosts, more, words):
+    return results(count, hosts, dict(more), 0, words=words)
 
 
 def explain(*words, **settings):
@@ -50,6 +59,20 @@ class Reproducible(unittest.TestCase):
                 differing += results(count, hosts, more, reproducible=0) != first
             self.assertEqual(results(count, *PLACES[0], reproducible=1, prefix=["taskset", "-c", "0"]), first, count)
         self.assertGreater(differing, 0)
+
+    def test_shared_scales_need_no_such_setting(self):
+        words = [f"{algorithm}@{codec}" for algorithm in SHARED_ALGORITHMS for codec in SHARED_CODECS]
+        for count in COUNTS:
+            for rank in range(RANKS):
+                hashes = collections.defaultdict(list)
+                for hosts, more in PLACES:
+                    for line in shared_results(count, tuple(hosts), tuple(more.items()), tuple(words))[rank].splitlines():
+                        collective, word, value = line.split()
+                        hashes[collective, word.split("@")[1].removesuffix(",min=0")].append(value)
+                self.assertEqual({collective for collective, _ in hashes}, {"all_reduce", "reduce", "reduce_scatter"})
+                for of, found in hashes.items():
+                    self.assertGreater(len(found), 8 * len(PLACES), of)
+                    self.assertEqual(len(set(found)), 1, (of, count, rank))
 
     def test_the_algorithm_does_not_depend_on_the_settings(self):
         def chosen(size, hosts, **settings):

@@ -84,7 +84,7 @@ static std::optional<FusedForm> find_form(const Program &program) {
     // Operations of the program differ from call to call, and a fused call's values need not begin
     // at a block of exact sums.
     if (!can_be_fused(work.collective) || work.codec.sums_exactly || work.parts || program.guard ||
-        is_made(work.op) || work.feedback != Feedback::none)
+        program.shared || is_made(work.op) || work.feedback != Feedback::none)
         return std::nullopt;
     if (!has_blocks_alone(work.codec, work.count) ||
         !has_blocks_alone(work.inner_codec, work.count))

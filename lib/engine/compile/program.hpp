@@ -8,6 +8,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "device/exact_sum.hpp"
+#include "device/shared_vector.hpp"
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/ops.hpp"
 #include "engine/compile/translate.hpp"
@@ -91,6 +92,13 @@ struct WarmUpStage {
     std::shared_ptr<const Program> program;
 };
 
+// Of a program that sums integers under shared scales (the codec shared). The communicator makes
+// them of the caller's values, and values of their sums.
+struct SharedSums {
+    SharedLayout layout;
+    std::shared_ptr<const Program> agreement{}; // the maximum of all scales
+};
+
 struct Program {
     Work work;
     Chunking cut;
@@ -154,6 +162,9 @@ struct Program {
 
     // What the communicator does about the call's error; the engine ignores it. Null: nothing.
     std::shared_ptr<const CallGuard> guard{};
+
+    // Null: the program's values are the caller's.
+    std::shared_ptr<const SharedSums> shared{};
 
     // The program is that of calls behind the last stage. Empty: every call runs it.
     std::vector<WarmUpStage> warm_up{};

@@ -1,0 +1,86 @@
+// The vector of one call with shared scales (the codec shared), on a host: makes scales and
+// integers of a rank's values, and values of sums of integers. Communicators use it before and
+// after the two collectives of which such a call consists. The thread that makes the call creates
+// it, and the one that runs the call does the rest; nothing blocks.
+#pragma once
+
+#include "base/types.hpp"
+#include "device/kernels.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qccl {
+
+// What all calls of one program have in common.
+struct SharedLayout {
+    DataType type = DataType::float32; // of the caller's values; integers are float32
+    uint32_t block = 1;                // values that share a scale
+    uint32_t limit = 1;                // the largest integer of one rank
+    uint32_t divisor = 1;              // of the sums, for avg
+    // Blocks restart at each of the vector's parts.
+    uint64_t parts = 1, part_values = 0;
+    // The values of the vector that this rank gets.
+    uint64_t first_result = 0, results = 0;
+
+    uint64_t part_blocks() const { return part_values / block + (part_values % block != 0); }
+    uint64_t blocks() const { return parts * part_blocks(); }
+    uint64_t values() const { return parts * part_values; }
+    // Whether the integers fit the caller's result: then they need no memory of their own.
+    bool is_in_result() const { return type == DataType::float32 && results == values(); }
+    // Returns the bytes for scales and integers.
+    size_t memory_bytes() const;
+};
+
+class SharedVector {
+public:
+    struct Buffers {
+        const void *send = nullptr;
+        void *recv = nullptr;
+        // Of a state: what it owes, which is added to the values, and the new residual; null: the
+        // call has none. Both have the type of the values' accumulator.
+        const std::byte *owed = nullptr;
+        std::byte *residual = nullptr;
+        std::byte *memory = nullptr; // of memory_bytes()
+    };
+    SharedVector(const SharedLayout &layout, const Kernels &kernels, const Buffers &buffers);
+
+    // Both collectives are in place.
+    uint16_t *scales() const { return scales_; }
+    float *integers() const { return integers_; }
+    float *result() const { return integers_ + layout_.first_result; }
+
+    void find_scales() const; // those of this rank's values
+    // Requires the scales on which the ranks have agreed.
+    void make_integers() const;
+    void make_values() const; // of the sums
+
+private:
+    // Values of one part that follow one another.
+    struct Stretch {
+        uint64_t first, count; // of the vector's values
+        uint64_t block;        // the one that begins it, or that it lies in
+        const float *values;   // what becomes integers
+        const void *inputs;    // with a state: the same, unrounded, in the accumulator's type
+    };
+    struct Converted;
+    // Calls visit(stretch) for all of the vector.
+    template <class Visitor> void for_each_stretch(const Visitor &visit) const;
+    // Returns how many of the values from `i` on, in a part, form the next stretch.
+    uint64_t stretch_values(uint64_t i) const;
+    void convert(Stretch &stretch, Converted &memory) const;
+    void keep_errors(const Stretch &stretch) const; // of its integers
+
+    const SharedLayout layout_;
+    const Kernels &kernels_;
+    const std::byte *const send_;
+    std::byte *const recv_;
+    const std::byte *const owed_;
+    std::byte *const residual_;
+    const DataType sum_type_; // the accumulator's
+    uint32_t *const greatest_;
+    uint16_t *const scales_;
+    float *const integers_;
+};
+
+} // namespace qccl
