@@ -528,24 +528,6 @@ inline Codec Codec::without_use() const {
     return codec;
 }
 
-// The names that specs start with, all except auto, exact and shared, which are no codecs of
-// chunks.
-inline constexpr auto codec_words = [] {
-    constexpr size_t words = [] {
-        size_t sum = 0;
-        for (const CodecRow &row : codec_table)
-            sum += row.bits_names.empty() ? 1 : row.bits_names.size();
-        return sum;
-    }();
-    std::array<std::string_view, words> names{};
-    size_t next = 0;
-    for (const CodecRow &row : codec_table) {
-        if (row.bits_names.empty()) names.at(next++) = row.name;
-        for (const BitsName &word : row.bits_names) names.at(next++) = word.name;
-    }
-    return names;
-}();
-
 // Returns the usual codec of the name; for use at compile time with names of the table.
 constexpr Codec usual_codec(std::string_view name) {
     for (const CodecRow &row : codec_table)
@@ -567,21 +549,6 @@ Result<Codec> parse_codec(std::string_view spec);
 Result<std::vector<Codec>> parse_codec_list(std::string_view specs);
 // Returns the shortest spec that parse_codec reads back to the same codec.
 std::string spec(const Codec &codec);
-
-// The names and keys that parse_codec accepts, for help texts.
-struct CodecName {
-    std::string_view name;
-    std::vector<std::string_view> keys; // the keys it takes
-};
-std::vector<CodecName> codec_names(); // of codec_words, and graddrop; each is a codec without keys
-CodecName auto_name();
-CodecName shared_name();
-inline constexpr std::string_view exact_name = "exact"; // takes no keys
-struct CodecKey {
-    std::string_view name;
-    std::vector<std::string_view> possible; // values, in words
-};
-std::vector<CodecKey> codec_keys();
 
 // Whether `collective` can combine values of `type` with `op`; true if it combines none. The error
 // (invalid_argument) names both and lists what is possible.

@@ -2,6 +2,7 @@
 #include "codec/codec.hpp"
 
 #include "base/text.hpp"
+#include "codec/codec_names.hpp"
 
 #include <algorithm>
 #include <array>

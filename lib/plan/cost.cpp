@@ -4,6 +4,7 @@
 
 #include "base/types.hpp"
 #include "codec/chunk.hpp"
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 #include "coll/emitters.hpp"
 #include "plan/measured_rates.hpp"

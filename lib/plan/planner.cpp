@@ -16,20 +16,20 @@ namespace qccl {
 
 namespace {
 
-// With shared scales, the plan's codec says what carries the integers.
-Codec with_scales_of(const Codec &shared, Codec carrier) {
-    carrier.shared_bits = shared.shared_bits;
-    carrier.shared_block = shared.shared_block;
-    return carrier;
+// With shared scales, the plan's codec is the one that the integers have.
+Codec with_scales_of(const Codec &shared, Codec of_integers) {
+    of_integers.shared_bits = shared.shared_bits;
+    of_integers.shared_block = shared.shared_block;
+    return of_integers;
 }
 
 // Returns the codec that a call has instead of `codec` if that does not pay.
 Codec unpaid(const Codec &codec) { return with_scales_of(codec, {}); }
 
-// Returns the codec that carries sums of integers without a loss. Between hosts chunks are packed,
+// Returns the codec in which sums of integers lose nothing. Between hosts chunks are packed,
 // and blocks then take the bits that their largest sum needs. On one host a small float whose
 // fraction holds every sum takes fewer bytes, if there is one.
-Codec carrier_of(const Problem &problem) {
+Codec codec_of_integers(const Problem &problem) {
     const Codec &shared = problem.codec;
     if (shared.id == CodecId::none || problem.has_hosts())
         return with_scales_of(shared, shared.without_use());
@@ -45,7 +45,7 @@ Codec carrier_of(const Problem &problem) {
 Codec codec_for(const Problem &problem) {
     const Codec &asked = problem.codec;
     if (asked.min_bytes && vector_bytes(problem) < *asked.min_bytes) return unpaid(asked);
-    if (asked.shares_scales()) return problem.ranks == 1 ? Codec() : carrier_of(problem);
+    if (asked.shares_scales()) return problem.ranks == 1 ? Codec() : codec_of_integers(problem);
     Codec codec = asked.without_use();
     codec.owner = asked.owner;
     codec.sums_exactly = asked.sums_exactly;

@@ -3,6 +3,7 @@
 #include "perf/commands/perf_commands.hpp"
 
 #include "base/text.hpp"
+#include "codec/codec_names.hpp"
 #include "device/device.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "perf/cli/command_line.hpp"

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "bootstrap/launcher.hpp"
 #include "codec/codec.hpp"
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 #include "device/device.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"

@@ -3,6 +3,7 @@
 #include "tests/kit/qtest.hpp"
 
 #include "codec/codec.hpp"
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 
 #include <cmath>

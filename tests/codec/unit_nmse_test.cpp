@@ -3,6 +3,7 @@
 #include "tests/kit/spec_lists.hpp"
 #include "tests/kit/trip.hpp"
 
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 
 using namespace qccl;

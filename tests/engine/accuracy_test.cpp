@@ -5,6 +5,7 @@
 #include "tests/kit/spec_lists.hpp"
 #include "tests/kit/sample.hpp"
 
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 
 #include <algorithm>

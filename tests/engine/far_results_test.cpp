@@ -4,6 +4,8 @@
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/kit/sample.hpp"
 
+#include "codec/codec_names.hpp"
+
 #include <cstdio>
 
 using namespace qtest;

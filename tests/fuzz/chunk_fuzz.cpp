@@ -3,6 +3,7 @@
 // are nearly chunks: it writes a header that fits the bytes behind it, so that the deep checks are
 // reached.
 #include "codec/chunk.hpp"
+#include "codec/codec_names.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // --print hashes|bytes` prints what tests/data/chunk_hashes.txt and chunk_bytes.txt hold; lines are
 // added there, never changed.
 #include "golden_cases.hpp"
+#include "codec/codec_names.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "tests/kit/qtest.hpp"
 #include "tested_kernels.hpp"

@@ -2,6 +2,7 @@
 // into segments, and its loss is predicted.
 #include "tests/kit/plan_kit.hpp"
 
+#include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 
 #include "device/kernels.hpp"
