@@ -179,6 +179,33 @@ static void costs_are_the_counts_times_the_model() {
                    2.5) < 1e-12);
 }
 
+// Sums of integers travel with a codec that loses none of them, and lose what one encode of blocks
+// of all ranks loses, by every algorithm.
+static void integers_travel_without_loss() {
+    const auto carrier = [](const Plan &plan) { return spec(plan.codec.without_use()); };
+    for (const auto &[bits, ranks, wanted] :
+         {std::tuple("4", 2U, "fp8e4m3"), std::tuple("4", 3U, "fp16"), std::tuple("8", 16U, "fp16"),
+          std::tuple("8", 17U, "none"), std::tuple("2", 16U, "fp8e4m3")}) {
+        const std::string text = std::string("shared:bits=") + bits;
+        for (const DataType type : {DataType::float32, DataType::bfloat16})
+            for (const char *const algorithm : {"ring", "direct"}) {
+                const Problem problem = all_reduce(1 << 20, ranks, type, text.c_str());
+                const Plan plan = chosen(problem, algorithm);
+                CHECK_EQ(carrier(plan), wanted);
+                CHECK(plan.codec.loses() && plan.codec.shares_scales());
+                Codec of_all = problem.codec;
+                of_all.shared_block *= ranks;
+                CHECK_EQ(predicted_nmse(plan, type), unit_nmse(of_all, type));
+            }
+    }
+    const RankTopology places = places_on({0, 1});
+    Problem problem = all_reduce(1 << 20, 2, DataType::float32, "shared:min=0");
+    problem.places = &places;
+    CHECK_EQ(carrier(chosen(problem, "ring")), "bound:abs=0.502");
+    CHECK_EQ(carrier(chosen(all_reduce(100, 2, DataType::float32, "shared:min=1K"), "ring")),
+             "none");
+}
+
 static void small_is_oneshot_and_large_is_not() {
     for (const uint32_t ranks : {2U, 4U, 8U}) {
         CHECK_EQ(chosen_name(all_reduce(1, ranks)), "oneshot");
@@ -493,6 +520,7 @@ int main() {
         QTEST(hierarchies_cross_hosts_at_every_level_that_has_some),
         QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_counts_times_the_model),
+        QTEST(integers_travel_without_loss),
         QTEST(small_is_oneshot_and_large_is_not),
         QTEST(gpus_have_other_sizes),
         QTEST(lossless_narrow_floats_are_summed_by_rank),

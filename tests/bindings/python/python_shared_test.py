@@ -208,6 +208,24 @@ class SharedTest(unittest.TestCase):
                      for calls in (1, 4)]
             self.assertLess(error[1], error[0] / 8)
 
+    def test_prepared_and_layered_calls(self):
+        values = hard_values(8, 3, 5000)
+
+        def body(comm):
+            x = np.empty(5000, np.float32)
+            with comm.prepare("all_reduce", x, codec="shared") as call:
+                for _ in range(3):
+                    x[:] = values[comm.rank]
+                    call.start()
+                    self.assert_same(x, expected_sums(values))
+            # Blocks restart at each layer.
+            x[:] = values[comm.rank]
+            comm.all_reduce(x, codec="shared", layers=[1500, (50, 70)], layer_min_size=1)
+            self.assert_same(x[:1500], expected_sums(values[:, :1500]))
+            self.assert_same(x[1500:], expected_sums(values[:, 1500:]))
+
+        qccl.run_threads(3, body)
+
     def test_communicators_and_the_environment_name_it(self):
         values = hard_values(5, 3, 500)
         self.addCleanup(os.environ.pop, "QCCL_CODEC", None)
