@@ -182,7 +182,7 @@ static void costs_are_the_counts_times_the_model() {
 // Sums of integers travel with a codec that loses none of them, and lose what one encode of blocks
 // of all ranks loses, by every algorithm.
 static void integers_travel_without_loss() {
-    const auto carrier = [](const Plan &plan) { return spec(plan.codec.without_use()); };
+    const auto codec_of_integers = [](const Plan &plan) { return spec(plan.codec.without_use()); };
     for (const auto &[bits, ranks, wanted] :
          {std::tuple("4", 2U, "fp8e4m3"), std::tuple("4", 3U, "fp16"), std::tuple("8", 16U, "fp16"),
           std::tuple("8", 17U, "none"), std::tuple("2", 16U, "fp8e4m3")}) {
@@ -191,7 +191,7 @@ static void integers_travel_without_loss() {
             for (const char *const algorithm : {"ring", "direct"}) {
                 const Problem problem = all_reduce(1 << 20, ranks, type, text.c_str());
                 const Plan plan = chosen(problem, algorithm);
-                CHECK_EQ(carrier(plan), wanted);
+                CHECK_EQ(codec_of_integers(plan), wanted);
                 CHECK(plan.codec.loses() && plan.codec.shares_scales());
                 Codec of_all = problem.codec;
                 of_all.shared_block *= ranks;
@@ -201,9 +201,10 @@ static void integers_travel_without_loss() {
     const RankTopology places = places_on({0, 1});
     Problem problem = all_reduce(1 << 20, 2, DataType::float32, "shared:min=0");
     problem.places = &places;
-    CHECK_EQ(carrier(chosen(problem, "ring")), "bound:abs=0.502");
-    CHECK_EQ(carrier(chosen(all_reduce(100, 2, DataType::float32, "shared:min=1K"), "ring")),
-             "none");
+    CHECK_EQ(codec_of_integers(chosen(problem, "ring")), "bound:abs=0.502");
+    CHECK_EQ(
+        codec_of_integers(chosen(all_reduce(100, 2, DataType::float32, "shared:min=1K"), "ring")),
+        "none");
 }
 
 static void small_is_oneshot_and_large_is_not() {

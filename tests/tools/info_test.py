@@ -123,9 +123,9 @@ class Topics(unittest.TestCase):
         for row in rows:
             codec, _, _, *taken = row.replace(",", "").split()
             for key, values in possible.items():
-                # The last value of those that are listed; seeds are of use with noise alone, not every bucket may be all, and not every codec
-                # takes dither.
-                value = {"round": "stochastic", "min": "1K", "bucket": "1024", "nmse": "0.1", "bits of auto": "4.5", "from": "int", "guard": "nmse:0.1"}.get(key)
+                # The last value of those that are listed; seeds are of use with noise alone, not every bucket may be all, blocks of fp8 have up to
+                # 512 values, and not every codec takes dither.
+                value = {"round": "stochastic", "min": "1K", "bucket": "1024", "block": "512", "nmse": "0.1", "bits of auto": "4.5", "from": "int", "guard": "nmse:0.1"}.get(key)
                 if key == "bits of auto" and codec != "auto":
                     continue
                 key = key.removesuffix(" of auto")
