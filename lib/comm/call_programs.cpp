@@ -95,6 +95,12 @@ Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
     return std::make_shared<const Program>(std::move(program));
 }
 
+static void set_codec(CallDescriptor &descriptor, const std::string &text) {
+    const std::string codec = shortened(text, sizeof descriptor.codec - 1);
+    std::ranges::fill(descriptor.codec, '\0');
+    codec.copy(descriptor.codec, codec.size());
+}
+
 // Returns the program that agrees on the scales, each of which is a number of 16 bits. `sums`: what
 // ranks compare of the sums.
 Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, CallDescriptor sums) const {
@@ -104,10 +110,7 @@ Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, CallDescriptor 
     key.count = blocks;
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, {}));
     QCCL_TRY(Program program, compile_plan(key, plan, cut_));
-    const std::string codec =
-        shortened("scales of " + std::string(sums.codec), sizeof sums.codec - 1);
-    std::ranges::fill(sums.codec, '\0');
-    codec.copy(sums.codec, codec.size());
+    set_codec(sums, "scales of " + std::string(sums.codec));
     program.shape = sums;
     program.raw_bytes = 0; // that of the sums counts the values
     return std::make_shared<const Program>(std::move(program));
@@ -127,7 +130,8 @@ static SharedLayout layout_of(const ProgramKey &key, Team team) {
     return layout;
 }
 
-// What ranks compare is what the caller asked for: integers and scales are all alike.
+// What ranks compare is what the caller asked for, because integers and scales are all alike, and
+// the codec of the integers, which follows from keys that a spec of the plan's codec lacks.
 Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
     if (team_.size == 1) { // has no codec
         ProgramKey alone = key;
@@ -144,7 +148,10 @@ Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
     QCCL_TRY(Program program, compile_plan(of_integers, plan, chunking_with(key.pieces, cut_)));
     CallDescriptor descriptor = program.shape.descriptor();
     descriptor.type = key.caller_type.value_or(key.type);
+    descriptor.count = key.count / reals_of(descriptor.type);
     descriptor.op = key.op;
+    const Codec &chosen = program.work.codec;
+    set_codec(descriptor, spec(chosen) + " as " + spec(chosen.without_use()));
     program.shape = descriptor;
     program.raw_bytes = vector_count(key.collective, key.count, team_.size) * type_bytes(key.type);
     SharedSums sums{.layout = layout_of(key, team_)};

@@ -138,7 +138,7 @@ Done Comm::run(const ProgramRef &program, const Request &request) {
         QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, std::nullopt);
     if (request.state || program->shared) [[unlikely]]
-        return run_otherwise(program, request, {});
+        return run_with_state_or_scales(program, request, {});
     const Call call = next_call(request);
     return run_now(call, is_first, [&] { return execute(*program, call); });
 }
@@ -163,7 +163,7 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
     if (!stream.host && !stream.gpu) return run(program, request);
     QCCL_TRY(check_can_call());
     if (queue_) return run_on_gpu(program, request, stream.gpu);
-    if (request.state || program->shared) return run_otherwise(program, request, stream);
+    if (request.state || program->shared) return run_with_state_or_scales(program, request, stream);
     Call call = next_call(request);
     call.queued = queued_now();
     return enqueue(
@@ -171,8 +171,8 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
         [this, program, op = request.op, call] { return execute(*program, call); }, stream);
 }
 
-Done Comm::run_otherwise(const ProgramRef &program, const Request &request,
-                         const CallStream &stream) {
+Done Comm::run_with_state_or_scales(const ProgramRef &program, const Request &request,
+                                    const CallStream &stream) {
     return program->shared ? run_shared(program, request, stream)
                            : run_with_state(program, request, stream);
 }

@@ -344,7 +344,8 @@ private:
     Done finish_in_turn(BegunCall &begun);
     Call next_call(const Request &request);
     // A call with a state or with shared scales.
-    Done run_otherwise(const ProgramRef &program, const Request &request, const CallStream &stream);
+    Done run_with_state_or_scales(const ProgramRef &program, const Request &request,
+                                  const CallStream &stream);
     Done run_with_state(const ProgramRef &program, const Request &request,
                         const CallStream &stream);
     Done run_shared(const ProgramRef &program, const Request &request, const CallStream &stream);

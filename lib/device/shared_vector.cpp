@@ -11,24 +11,24 @@
 namespace qccl {
 
 static constexpr uint64_t most_converted = 1024; // values, which stay in the caches
-static constexpr size_t line = 64;
+static constexpr size_t cache_line = 64;
 
 // The memory has the blocks' magnitudes, their scales, and the integers, from the next line on.
 static size_t scales_at(const SharedLayout &layout) {
-    return round_up(layout.blocks() * sizeof(uint32_t), line);
+    return round_up(layout.blocks() * sizeof(uint32_t), cache_line);
 }
 static size_t integers_at(const SharedLayout &layout) {
-    return scales_at(layout) + round_up(layout.blocks() * sizeof(uint16_t), line);
+    return scales_at(layout) + round_up(layout.blocks() * sizeof(uint16_t), cache_line);
 }
 
 size_t SharedLayout::memory_bytes() const {
     const size_t integers = is_in_result() ? 0 : values() * sizeof(float);
-    return integers_at(*this) + integers + line;
+    return integers_at(*this) + integers + cache_line;
 }
 
 static std::byte *aligned(std::byte *memory) {
     const auto address = reinterpret_cast<uintptr_t>(memory);
-    return memory + (round_up(address, line) - address);
+    return memory + (round_up(address, cache_line) - address);
 }
 
 SharedVector::SharedVector(const SharedLayout &layout, const Kernels &kernels,
@@ -42,8 +42,8 @@ SharedVector::SharedVector(const SharedLayout &layout, const Kernels &kernels,
           layout.is_in_result() ? recv_ : aligned(buffers.memory) + integers_at(layout))) {}
 
 struct SharedVector::Converted {
-    alignas(line) float values[most_converted];
-    alignas(line) double inputs[most_converted];
+    alignas(cache_line) float values[most_converted];
+    alignas(cache_line) double inputs[most_converted];
 };
 
 uint64_t SharedVector::stretch_values(uint64_t i) const {

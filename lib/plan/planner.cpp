@@ -24,7 +24,7 @@ Codec with_scales_of(const Codec &shared, Codec of_integers) {
 }
 
 // Returns the codec that a call has instead of `codec` if that does not pay.
-Codec unpaid(const Codec &codec) { return with_scales_of(codec, {}); }
+Codec with_lossless_integers(const Codec &codec) { return with_scales_of(codec, {}); }
 
 // Returns the codec in which sums of integers lose nothing. Between hosts chunks are packed,
 // and blocks then take the bits that their largest sum needs. On one host a small float whose
@@ -37,14 +37,15 @@ Codec codec_of_integers(const Problem &problem) {
     for (const CodecId cast : {CodecId::fp8e4m3, CodecId::fp16})
         if (most <= uint64_t{2} << info(*row_of(cast).cast).format.fraction_bits)
             return with_scales_of(shared, usual_codec(cast));
-    return unpaid(shared);
+    return with_lossless_integers(shared);
 }
 
 // A call that is smaller than min= is lossless. The plan's codec has neither min= nor guard,
 // because they do not matter to other ranks.
 Codec codec_for(const Problem &problem) {
     const Codec &asked = problem.codec;
-    if (asked.min_bytes && vector_bytes(problem) < *asked.min_bytes) return unpaid(asked);
+    if (asked.min_bytes && vector_bytes(problem) < *asked.min_bytes)
+        return with_lossless_integers(asked);
     if (asked.shares_scales()) return problem.ranks == 1 ? Codec() : codec_of_integers(problem);
     Codec codec = asked.without_use();
     codec.owner = asked.owner;
@@ -300,8 +301,8 @@ Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Alg
     }
     QCCL_TRY(const Plan plan, choose_algorithm(problem, inputs, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    auto lossless =
-        choose_algorithm(with_codec(problem, unpaid(problem.codec)), inputs, forced, counts);
+    auto lossless = choose_algorithm(with_codec(problem, with_lossless_integers(problem.codec)),
+                                     inputs, forced, counts);
     if (lossless && !inputs.speeds.is_remote_rate_known()) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain_of(plan.codec))
         return plan;

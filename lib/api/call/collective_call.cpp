@@ -151,7 +151,8 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
                                  policy.traits(key.collective, values.type, key.op, values.count)));
     if (const Done possible = check_shared(choice.codec, key); !possible) {
         if (own) return possible;
-        choice = {{}, possible.error()};
+        choice.codec = {};
+        choice.passed_over = possible.error();
     }
     comm.tell(choice);
     comm.note(choice.rule);

@@ -269,9 +269,13 @@ class SharedTest(unittest.TestCase):
     def test_ranks_that_differ_in_its_keys_are_told(self):
         def body(comm):
             with self.assertRaisesRegex(qccl.Mismatch, "codec"):
-                comm.all_reduce(np.ones(100, np.float32), codec="shared" if comm.rank else "shared:bits=5")
+                comm.all_reduce(np.ones(count, np.float32), codec=codecs[comm.rank])
 
-        qccl.run_threads(2, body)
+        # With another min= the integers of one rank have no codec.
+        for codecs in (("shared", "shared:bits=5"), ("shared:min=0", "shared:min=1M"), ("shared:min=1M", "shared")):
+            for count in (100, 70001):
+                with self.subTest(codecs=codecs, count=count):
+                    qccl.run_threads(2, body)
 
 
 if __name__ == "__main__":
