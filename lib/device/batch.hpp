@@ -177,7 +177,7 @@ struct Operand {
     constexpr bool is_plain() const { return codec == CodecId::none; }
     // Plain sink: values are rounded to multiples of a step, which `clip` gives or has been
     // measured.
-    constexpr bool has_grid() const { return clip != 0 || is_measured; }
+    constexpr bool has_grid() const { return is_plain() && (clip != 0 || is_measured); }
     constexpr bool is_rotated() const { return rotation_log2 != 0; }
     constexpr uint32_t rotation() const { return 1U << rotation_log2; }
 

@@ -75,42 +75,42 @@ std::optional<KernelId> with_dither(KernelId fold, CodecId sink) {
 // one for fp64.
 struct CodecKernels {
     CodecId codec;
-    bool is_fused; // fold_coded_float makes codes of sums if a bucket lies in a row
     std::array<KernelId, 2> encode;
     std::optional<std::array<KernelId, 2>> measure; // if a bucket may not lie in a row
 };
 using enum KernelId;
 constexpr CodecKernels codec_kernels[] = {
     {CodecId::integer,
-     true,
      {encode_integer_float, encode_integer_double},
      {{measure_integer_float, measure_integer_double}}},
     {CodecId::minmax,
-     true,
      {encode_minmax_float, encode_minmax_double},
      {{measure_minmax_float, measure_minmax_double}}},
-    {CodecId::mxfp8e4m3, true, {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double}, {}},
-    {CodecId::mxfp6e2m3, true, {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double}, {}},
-    {CodecId::mxfp4, true, {encode_mxfp4_float, encode_mxfp4_double}, {}},
-    {CodecId::fp8e4m3, true, {encode_fp8_float, encode_fp8_double}, {}}, // with a block
-    {CodecId::fp8e5m2, true, {encode_fp8_float, encode_fp8_double}, {}},
+    {CodecId::mxfp8e4m3, {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double}, {}},
+    {CodecId::mxfp6e2m3, {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double}, {}},
+    {CodecId::mxfp4, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+    {CodecId::fp8e4m3, {encode_fp8_float, encode_fp8_double}, {}}, // with a block
+    {CodecId::fp8e5m2, {encode_fp8_float, encode_fp8_double}, {}},
     {CodecId::nvfp4,
-     false,
      {encode_nvfp4_float, encode_nvfp4_double},
      {{measure_nvfp4_float, measure_nvfp4_double}}},
     {CodecId::onebit,
-     false,
      {encode_onebit_float, encode_onebit_double},
      {{measure_onebit_float, measure_onebit_double}}},
-    {CodecId::terngrad, false, {encode_terngrad_float, encode_terngrad_double}, {}},
+    {CodecId::terngrad, {encode_terngrad_float, encode_terngrad_double}, {}},
     {CodecId::norm,
-     false,
      {encode_norm_float, encode_norm_double},
      {{measure_norm_float, measure_norm_double}}},
-    {CodecId::tbq, false, {encode_tbq_float, encode_tbq_double}, {}},
-    {CodecId::topk, false, {topk_write_float, topk_write_double}, {}}, // behind other steps
-    {CodecId::dgc, false, {topk_write_float, topk_write_double}, {}},
+    {CodecId::tbq, {encode_tbq_float, encode_tbq_double}, {}},
+    {CodecId::topk, {topk_write_float, topk_write_double}, {}}, // behind other steps
+    {CodecId::dgc, {topk_write_float, topk_write_double}, {}},
 };
+// Codecs of which fold_coded_float makes codes of sums if a bucket lies in a row: those that have a
+// case in FoldCodedRow (gpu_fold.hpp).
+constexpr CodecId folded_codecs[] = {CodecId::integer,   CodecId::minmax, CodecId::mxfp8e4m3,
+                                     CodecId::mxfp6e2m3, CodecId::mxfp4,  CodecId::fp8e4m3,
+                                     CodecId::fp8e5m2};
+
 constexpr const CodecKernels *find_kernels(CodecId codec) {
     const auto *const found = std::ranges::find(codec_kernels, codec, &CodecKernels::codec);
     return found == std::end(codec_kernels) ? nullptr : found;
@@ -141,8 +141,8 @@ KernelId coded_kernel(const Codec &codec, DataType type) {
 // Returns true if the lanes of a warp of 32 have whole buckets together (put_fused in
 // gpu_operands.hpp).
 bool is_in_a_row(const Codec &codec) {
-    return find_kernels(codec.id)->is_fused && std::has_single_bit(codec.bucket) &&
-           codec.bucket >= 32 && codec.bucket <= 512;
+    return std::ranges::find(folded_codecs, codec.id) != std::end(folded_codecs) &&
+           std::has_single_bit(codec.bucket) && codec.bucket >= 32 && codec.bucket <= 512;
 }
 
 // Returns the sink of a range's coded values. The launch that writes the chunk's end also clears
