@@ -1446,7 +1446,8 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * "shared:bits=4,block=32" serves sums and averages in all-reduce, reduce and reduce-scatter, on
  * hosts. The ranks agree on the scale of every block of values, and then sum integers, which loses
  * nothing: so the bits of a result depend on the values of the ranks alone, not on algorithm, order
- * or cut. A call counts as two. It takes no v-form and no stride.
+ * or cut. A call counts as two, each with `timeout`. If it fails, the result may hold integers, in
+ * place also the input. It takes no v-form and no stride.
  *
  * "entropy=1" entropy codes what the codec has made of the values, which loses nothing more, and
  * "lossless" does so with the exponents of the values themselves. How many bytes result depends on

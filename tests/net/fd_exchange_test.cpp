@@ -417,6 +417,7 @@ void a_message_comes_before_the_end() {
     }
     is_over = true;
     sender.join();
+    CHECK(sent > 100);
     CHECK_EQ(came, sent);
 }
 
