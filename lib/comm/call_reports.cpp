@@ -211,6 +211,10 @@ Result<std::vector<Codec>> parse_audited_codecs(const std::string &text) {
             return invalid_argument(
                 "%s: %s loses nothing of its own; expected codecs such as int8,int4",
                 codecs_setting, spec(codec).c_str());
+        if (codec.shares_scales())
+            return invalid_argument("%s: what %s loses depends on scales on which ranks agree in a "
+                                    "call; expected codecs such as int8,int4",
+                                    codecs_setting, spec(codec).c_str());
         codec = codec.without_use();
     }
     return codecs;

@@ -152,6 +152,10 @@ Result<LayerCandidates> layer_candidates(std::vector<Codec> codecs, const Codec 
             return invalid_argument("%s is no codec of layers: they have a name, and neither guard "
                                     "nor owner=exact",
                                     spec(codec).c_str());
+        if (codec.shares_scales())
+            return invalid_argument("%s is no codec of layers: what it loses depends on scales on "
+                                    "which ranks agree in a call",
+                                    spec(codec).c_str());
         QCCL_TRY(check_codec(codec, Collective::all_reduce, type, RedOp::sum));
     }
     return made;

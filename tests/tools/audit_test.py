@@ -229,6 +229,7 @@ class Audits(unittest.TestCase):
     def test_what_cannot_be_is_refused(self):
         for settings, sentence in (({"QCCL_AUDIT": "int7"}, 'QCCL_AUDIT: codec is "int7"; possible are none, fp16'),
                                    ({"QCCL_AUDIT": "int8,none"}, "QCCL_AUDIT: none loses nothing of its own; expected codecs such as int8,int4"),
+                                   ({"QCCL_AUDIT": "shared"}, "QCCL_AUDIT: what shared loses depends on scales on which ranks agree"),
                                    ({"QCCL_AUDIT": "auto:bits=4"}, "QCCL_AUDIT: auto:bits=4 loses nothing of its own"),
                                    ({"QCCL_AUDIT": ",".join(["int8"] * 9)}, "QCCL_AUDIT: 9 codecs; at most 8 are possible"),
                                    ({"QCCL_AUDIT": "int8", "QCCL_AUDIT_FILE": "a%q"}, 'QCCL_AUDIT_FILE "a%q": %h is the host')):

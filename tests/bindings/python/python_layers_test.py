@@ -77,6 +77,8 @@ class Layers(unittest.TestCase):
         refused("uniform: 4 is no codec", qccl.LayerCodecs, [1], uniform=4)
         refused("candidates: None is no codec", qccl.LayerCodecs, [1], candidates=["int4", None])
         refused("candidates: there are none", qccl.LayerCodecs, [1], candidates=[])
+        refused("shared:bits=5 is no codec of layers: what it loses", qccl.LayerCodecs, [1], uniform="shared:bits=5")
+        refused("shared is no codec of layers: what it loses", qccl.LayerCodecs, [1], candidates=["int4", "shared"])
         refused("nlayers is 0", qccl.LayerCodecs, [])
         refused("int64", qccl.LayerCodecs, [1], np.int64)
         layers = qccl.LayerCodecs(COUNTS)
