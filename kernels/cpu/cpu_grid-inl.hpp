@@ -148,23 +148,21 @@ HWY_INLINE uint8_t make_codes(const VectorGrid &grid, const float *x, uint16_t *
     return static_cast<uint8_t>(std::bit_width(hn::GetLane(hn::MaxOfLanes(bits, all))));
 }
 
-// The numbers of a pointwise bound among lanes() values.
-struct PointLanes {
-    WordVector bits, place;
-    hn::Mask<Floats> is_number, is_zero;
-
-    HWY_INLINE PointLanes(const PointGrid<float> &grid, const float *x)
-        : bits(hn::BitCast(Words(), hn::LoadU(Floats(), x))) {
-        const Words d;
-        const WordVector number = hn::And(bits, hn::Set(d, PointGrid<float>::magnitude));
-        place = hn::ShiftRightSame(number, grid.shift);
-        const auto is_whole =
-            hn::RebindMask(Floats(), hn::Eq(hn::ShiftLeftSame(place, grid.shift), number));
-        is_zero = hn::RebindMask(Floats(), hn::Eq(number, hn::Zero(d)));
-        is_number = hn::AndNot(exceeds(place, grid.last_place()),
-                               hn::And(is_whole, exceeds(number, PointGrid<float>::least - 1)));
-    }
-};
+// The magnitudes of lanes() values as patterns, and which of them a pointwise bound gives codes.
+HWY_INLINE WordVector magnitudes_of(const float *x) {
+    const Words d;
+    return hn::And(hn::BitCast(d, hn::LoadU(Floats(), x)), hn::Set(d, PointGrid<float>::magnitude));
+}
+HWY_INLINE auto are_zeros(WordVector magnitudes) {
+    return hn::RebindMask(Floats(), hn::Eq(magnitudes, hn::Zero(Words())));
+}
+HWY_INLINE auto are_numbers(const PointGrid<float> &grid, WordVector magnitudes,
+                            WordVector places) {
+    const auto are_whole =
+        hn::RebindMask(Floats(), hn::Eq(hn::ShiftLeftSame(places, grid.shift), magnitudes));
+    return hn::AndNot(exceeds(places, grid.last_place()),
+                      hn::And(are_whole, exceeds(magnitudes, PointGrid<float>::least - 1)));
+}
 
 // The same with a pointwise bound. `base` becomes the least place of the block's numbers.
 HWY_INLINE uint8_t make_point_codes(const PointGrid<float> &grid, const float *x, uint16_t *codes,
@@ -174,18 +172,22 @@ HWY_INLINE uint8_t make_point_codes(const PointGrid<float> &grid, const float *x
     auto have_codes = hn::Eq(hn::Zero(Floats()), hn::Zero(Floats()));
     WordVector lowest = none, all = hn::Zero(d);
     for (size_t i = 0; i < grid_block; i += lanes()) {
-        const PointLanes at(grid, x + i);
-        have_codes = hn::And(have_codes, hn::Or(at.is_zero, at.is_number));
-        lowest = hn::Min(lowest, choose(at.is_number, at.place, none));
+        const WordVector magnitudes = magnitudes_of(x + i);
+        const WordVector places = hn::ShiftRightSame(magnitudes, grid.shift);
+        const auto numbers = are_numbers(grid, magnitudes, places);
+        have_codes = hn::And(have_codes, hn::Or(are_zeros(magnitudes), numbers));
+        lowest = hn::Min(lowest, choose(numbers, places, none));
     }
     if (!hn::AllTrue(Floats(), have_codes)) return raw_width;
     base = hn::GetLane(hn::MinOfLanes(d, lowest));
     if (base == PointGrid<float>::magnitude) base = 0;
     for (size_t i = 0; i < grid_block; i += lanes()) {
-        const PointLanes at(grid, x + i);
-        const WordVector distance = hn::Add(hn::Sub(at.place, hn::Set(d, base)), hn::Set(d, 1U));
-        const WordVector code = hn::Or(hn::ShiftLeft<1>(choose(at.is_zero, hn::Zero(d), distance)),
-                                       hn::ShiftRight<31>(at.bits));
+        const WordVector magnitudes = magnitudes_of(x + i);
+        const WordVector places = hn::ShiftRightSame(magnitudes, grid.shift);
+        const WordVector distance = hn::Add(hn::Sub(places, hn::Set(d, base)), hn::Set(d, 1U));
+        const WordVector signs = hn::ShiftRight<31>(hn::BitCast(d, hn::LoadU(Floats(), x + i)));
+        const WordVector code =
+            hn::Or(hn::ShiftLeft<1>(choose(are_zeros(magnitudes), hn::Zero(d), distance)), signs);
         all = hn::Or(all, code);
         hn::StoreU(hn::TruncateTo(HalfCodes(), code), HalfCodes(), codes + i);
     }
