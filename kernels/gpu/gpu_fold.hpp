@@ -218,8 +218,6 @@ template <class T> struct FoldCodedRow {
         case CodecId::minmax: return put_fused<MinmaxTraits<T>>(row);
         case CodecId::mxfp8e4m3: return put_fused<Mxfp8e4m3Traits<T>>(row);
         case CodecId::mxfp6e2m3: return put_fused<Mxfp6e2m3Traits<T>>(row);
-        case CodecId::fp8e4m3: // with a block
-        case CodecId::fp8e5m2: return put_fused<Fp8Traits<T>>(row);
         case CodecId::mxfp4: return put_fused<Mxfp4Traits<T>>(row);
         default: return; // the launcher knows which codecs have a case
         }

@@ -107,9 +107,8 @@ constexpr CodecKernels codec_kernels[] = {
 };
 // Codecs of which fold_coded_float makes codes of sums if a bucket lies in a row: those that have a
 // case in FoldCodedRow (gpu_fold.hpp).
-constexpr CodecId folded_codecs[] = {CodecId::integer,   CodecId::minmax, CodecId::mxfp8e4m3,
-                                     CodecId::mxfp6e2m3, CodecId::mxfp4,  CodecId::fp8e4m3,
-                                     CodecId::fp8e5m2};
+constexpr CodecId folded_codecs[] = {CodecId::integer, CodecId::minmax, CodecId::mxfp8e4m3,
+                                     CodecId::mxfp6e2m3, CodecId::mxfp4};
 
 constexpr const CodecKernels *find_kernels(CodecId codec) {
     const auto *const found = std::ranges::find(codec_kernels, codec, &CodecKernels::codec);
