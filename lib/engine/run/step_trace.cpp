@@ -29,7 +29,7 @@ uint32_t traced_shape(CallTracer &tracer, const Program &program) {
     const uint64_t key = program.shape.fingerprint() ^ program.asked_hash;
     if (const uint32_t known = tracer.find_shape(key)) return known;
     const Work &work = program.work;
-    return tracer.add_shape(key, {.collective = work.called(),
+    return tracer.add_shape(key, {.collective = program.shape.descriptor().collective,
                                   .type = work.type,
                                   .op = work.op,
                                   .root = work.team.root,
