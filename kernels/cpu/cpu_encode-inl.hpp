@@ -417,6 +417,22 @@ HWY_INLINE IntVector element_codes(FloatVector v, [[maybe_unused]] const uint16_
     return hn::BitCast(Ints(), hn::Or(hn::Min(code, hn::Set(d, F::largest)), sign));
 }
 
+// Encodes a group under one scale, whose reciprocal is `inverse`; 0: every code is 0.
+template <class F, bool is_drawn>
+HWY_INLINE void encode_elements(const float *x, float inverse, const uint16_t *draws,
+                                uint8_t *bytes) {
+    if (inverse == 0) {
+        std::fill_n(bytes, group_values, uint8_t{0});
+        return;
+    }
+    const FloatVector factor = hn::Set(Floats(), inverse);
+    const auto vector = [&](size_t j) HWY_ATTR {
+        const FloatVector v = hn::Mul(hn::LoadU(Floats(), x + j), factor);
+        return element_codes<F, is_drawn>(v, is_drawn ? draws + j : nullptr);
+    };
+    store_bytes<uint8_t, 1>(vector, bytes);
+}
+
 template <class F, bool is_drawn>
 void encode_mx(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                std::byte *payload) {
@@ -436,16 +452,8 @@ void encode_mx(const ChunkRange &range, const Noise &noise, DataType in, const v
             const size_t at = i * group_values;
             const MxScale scale = mx_scale<F>(largest_pattern<group_values>(x + at), rounds_up);
             wire[g + i] = static_cast<std::byte>(scale.wire);
-            if (!scale.has_codes) {
-                std::fill_n(bytes + at, group_values, uint8_t{0});
-                continue;
-            }
-            const FloatVector inverse = hn::Set(Floats(), scale.inverse);
-            const auto vector = [&](size_t j) HWY_ATTR {
-                const FloatVector v = hn::Mul(hn::LoadU(Floats(), x + at + j), inverse);
-                return element_codes<F, is_drawn>(v, is_drawn ? drawn + at + j : nullptr);
-            };
-            store_bytes<uint8_t, 1>(vector, bytes + at);
+            encode_elements<F, is_drawn>(x + at, scale.has_codes ? scale.inverse : 0.0F,
+                                         is_drawn ? drawn + at : nullptr, bytes + at);
         }
         codes.take(g, count);
     }

@@ -89,17 +89,8 @@ void encode_fp8(const ChunkRange &range, const Noise &noise, DataType in, const 
         uint8_t *const bytes = codes.tile(g);
         for (size_t i = 0; i < count; i++) {
             const size_t at = i * group_values;
-            const float factor = blocks.inverse[i / groups.per_block];
-            if (factor == 0) {
-                std::fill_n(bytes + at, group_values, uint8_t{0});
-                continue;
-            }
-            const FloatVector inverse = hn::Set(Floats(), factor);
-            const auto vector = [&](size_t j) HWY_ATTR {
-                const FloatVector v = hn::Mul(hn::LoadU(Floats(), x + at + j), inverse);
-                return element_codes<F, is_drawn>(v, is_drawn ? drawn + at + j : nullptr);
-            };
-            store_bytes<uint8_t, 1>(vector, bytes + at);
+            encode_elements<F, is_drawn>(x + at, blocks.inverse[i / groups.per_block],
+                                         is_drawn ? drawn + at : nullptr, bytes + at);
         }
         codes.take(g, count);
     }
