@@ -1,27 +1,9 @@
 // Tests what codecs support (codec.hpp): grids of cuts, and which collectives, types and operations
 // each codec serves.
-#include "tests/kit/qtest.hpp"
-
-#include "codec/codec.hpp"
-
-#include <cstring>
+#include "spec_kit.hpp"
 
 using namespace qccl;
-
-static Codec parsed(const char *text) {
-    const auto codec = parse_codec(text);
-    CHECK_OK(codec);
-    return *codec;
-}
-
-// Checks that the spec is refused with a sentence that contains `hint`.
-static void check_refused(const std::string &text, const char *hint) {
-    const auto codec = parse_codec(text);
-    if (codec) throw qtest::Failure{text + " is accepted"};
-    CHECK(codec.error().code == Code::invalid_argument);
-    if (strstr(codec.error().text, hint) == nullptr)
-        throw qtest::Failure{text + ": \"" + codec.error().text + "\" does not say " + hint};
-}
+using namespace qtest;
 
 // Checks that the spec is refused with a sentence that contains `hint`.
 static void grids_hold_whole_buckets_and_lines() {

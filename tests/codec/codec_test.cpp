@@ -1,8 +1,7 @@
 // Tests lib/codec/codec: parsing and printing of spec strings, refusals that name what is possible,
 // and the anchors of the error predictions.
-#include "tests/kit/qtest.hpp"
+#include "spec_kit.hpp"
 
-#include "codec/codec.hpp"
 #include "codec/codec_names.hpp"
 #include "codec/error_model.hpp"
 
@@ -10,21 +9,7 @@
 #include <cstring>
 
 using namespace qccl;
-
-static Codec parsed(const char *text) {
-    const auto codec = parse_codec(text);
-    CHECK_OK(codec);
-    return *codec;
-}
-
-// Checks that the spec is refused with a sentence that contains `hint`.
-static void check_refused(const std::string &text, const char *hint) {
-    const auto codec = parse_codec(text);
-    if (codec) throw qtest::Failure{text + " is accepted"};
-    CHECK(codec.error().code == Code::invalid_argument);
-    if (strstr(codec.error().text, hint) == nullptr)
-        throw qtest::Failure{text + ": \"" + codec.error().text + "\" does not say " + hint};
-}
+using namespace qtest;
 
 static void names_have_their_usual_keys() {
     CHECK(parsed("none") == Codec{});
