@@ -310,12 +310,6 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
     return call;
 }
 
-// Returns null if the call has no state.
-static Result<std::shared_ptr<StateUse>> begin_use(const StateRef &state) {
-    if (!state) return std::shared_ptr<StateUse>();
-    return StateUse::begin(state);
-}
-
 // Calls get their numbers when they run, because a graph may replay a call at any time.
 Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                       const std::optional<GpuStream> &stream) {
@@ -330,7 +324,7 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                                });
     }
     queue_->await_all();
-    QCCL_TRY(const auto use, begin_use(request.state));
+    QCCL_TRY(const auto use, StateUse::begin_if_any(request.state));
     return outcome(take_next_turn(*program, request, 0, use.get()));
 }
 
@@ -382,7 +376,7 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
         const CallRecord record{static_cast<int32_t>(program.shape.descriptor().collective), 0,
                                 request.tag};
         if (!arrived || failure) return failed(failure ? failure->error : arrived.error(), record);
-        const auto use = begin_use(request.state);
+        const auto use = StateUse::begin_if_any(request.state);
         // The other ranks would wait for a call whose state is in use.
         if (!use) return failed(use.error(), record);
         return outcome(take_next_turn(program, request, captured, use->get()));

@@ -248,10 +248,7 @@ private:
 
 Done Comm::run_shared(const ProgramRef &program, const Request &request, const CallStream &stream) {
     const SharedSums &sums = *program->shared;
-    std::shared_ptr<StateUse> use;
-    if (request.state) {
-        QCCL_TRY(use, StateUse::begin(request.state));
-    }
+    QCCL_TRY(const std::shared_ptr<StateUse> use, StateUse::begin_if_any(request.state));
     KeptMemory::Use memory = fusion_memory_.begin(sums.layout.memory_bytes());
     const SharedVector vector(sums.layout, *parts_.device.kernels,
                               {.send = request.send,

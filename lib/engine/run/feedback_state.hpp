@@ -72,6 +72,11 @@ class StateUse {
 public:
     // The error (invalid_usage) says that the state is used already.
     static Result<std::shared_ptr<StateUse>> begin(StateRef state);
+    // The same of a call that may have no state, and then null.
+    static Result<std::shared_ptr<StateUse>> begin_if_any(const StateRef &state) {
+        if (!state) return std::shared_ptr<StateUse>();
+        return begin(state);
+    }
     static Error is_used_already();
     StateUse() = default;
     StateUse(const StateUse &) = delete;
