@@ -6,7 +6,7 @@
 #include "api/call/entry.hpp"
 #include "api/group/call_group.hpp"
 #include "base/system.hpp"
-#include "comm/creation.hpp"
+#include "comm/creation/creation.hpp"
 #include "device/device.hpp"
 
 #include <cstring>

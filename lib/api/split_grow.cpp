@@ -7,7 +7,6 @@
 
 #include "api/call/child_comm.hpp"
 #include "api/call/entry.hpp"
-#include "comm/creation.hpp"
 
 #include <algorithm>
 #include <chrono>

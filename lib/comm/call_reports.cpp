@@ -1,12 +1,11 @@
-// Implements a communicator's part in its rank's trace and call log; words its creation's times and
-// its planner's choices for the log; implements QCCL_AUDIT, which parses its settings, samples
-// calls and writes what the samples show; the sentences that a communicator logs of its codecs; and
-// the process-wide record of rules that have decided calls.
+// Implements a communicator's part in its rank's trace and call log; words its planner's choices
+// for the log; implements QCCL_AUDIT, which parses its settings, samples calls and writes what the
+// samples show; and the process-wide record of rules that have decided calls.
 #include "comm/call_reports.hpp"
 
+#include "base/exception_boundary.hpp"
 #include "base/system.hpp"
 #include "base/text.hpp"
-#include "comm/boundary.hpp"
 #include "comm/comm.hpp"
 #include "comm/handle_table.hpp"
 #include "plan/explain.hpp"
@@ -65,29 +64,6 @@ void CommTrace::end(const Log &log) const {
     service_->detach(tracer_);
     tell(log);
 }
-
-// ---- Times of a creation
-
-void CreationTimes::end(const char *part) {
-    const TimePoint now = std::chrono::steady_clock::now();
-    parts_.push_back({part, now - part_began_});
-    part_began_ = now;
-}
-
-std::string CreationTimes::print() const {
-    constexpr size_t most_shown = 3;
-    std::vector<Part> parts = parts_;
-    std::ranges::stable_sort(parts, std::ranges::greater(), &Part::took);
-    std::string text = print_time(part_began_ - start_);
-    for (size_t i = 0; i < std::min(parts.size(), most_shown); i++)
-        text.append(i == 0 ? ": " : ", ")
-            .append(parts[i].name)
-            .append(" ")
-            .append(print_time(parts[i].took));
-    return text;
-}
-
-std::string CreationTimes::print_first() const { return print_time(parts_.front().took); }
 
 // ---- Choices of the planner
 
@@ -510,42 +486,6 @@ std::vector<std::string> RuleUse::report() const {
                             " lines have decided no call of this process, the first is line " +
                             std::to_string(first_line->number) + ", " + shown(first_line->text));
     return sentences;
-}
-
-// ---- Sentences of a communicator
-
-void Comm::tell(const CodecChoice &choice) {
-    if (!speaks() || !choice.passed_over) return;
-    if (const std::string text = choice.notice(); is_new(text))
-        parts_.log->info("%s", text.c_str());
-}
-
-void Comm::tell(const Codec &asked, const Program &program) {
-    const Codec &codec = program.work.codec;
-    if (!program.notice.empty() && team_.rank == 0 && is_new(spec(asked)))
-        parts_.log->warn("codec %s: %s; such calls go lossless", spec(asked).c_str(),
-                         program.notice.c_str());
-    if (!codec.loses() || has_told_lossy_ || !speaks()) return;
-    has_told_lossy_ = true;
-    parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
-}
-
-void Comm::tell_choice(const ProgramKey &key, const Program &program, const CallNames &names) {
-    if (speaks()) choices_.tell(parts_, key, program, names);
-}
-
-// Rank 0 logs a choice for all ranks, because ranks that choose differently fail.
-bool Comm::speaks() const { return team_.rank == 0 && parts_.log->wants(LogLevel::info); }
-
-bool Comm::is_new(const std::string &text) {
-    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return false;
-    told_.push_back(text);
-    return true;
-}
-
-void Comm::tell_unused_rules() {
-    for (const std::string &sentence : RuleUse::leave(std::move(rule_use_)))
-        parts_.log->warn("%s", sentence.c_str());
 }
 
 } // namespace qccl

@@ -1,6 +1,5 @@
-// What a communicator writes down about its creation and its calls for the user. No call depends on
-// it. Creation and Comm use it.
-// CreationTimes measures the parts of a creation for the log.
+// What a communicator writes down about its calls for the user. No call depends on it. Creation and
+// Comm use it.
 // CommTrace is a communicator's part in its rank's trace and call log (QCCL_TRACE,
 // QCCL_RECORD_CALLS). A communicator made by split or shrink writes to the files of its parent's
 // rank.
@@ -80,30 +79,6 @@ private:
 
     const std::shared_ptr<TraceService> service_;
     const std::shared_ptr<CallTracer> tracer_;
-};
-
-// ---- Times of a creation
-
-// Used by the thread that creates the communicator.
-class CreationTimes {
-public:
-    explicit CreationTimes(TimePoint start) : start_(start), part_began_(start) {}
-
-    // Ends a part of the creation; the next one begins.
-    void end(const char *part);
-    // Returns the whole time and the largest parts: "45.2 ms: topology 30.1 ms, meeting 10.2 ms".
-    std::string print() const;
-    // Returns the time of the first part.
-    std::string print_first() const;
-
-private:
-    struct Part {
-        const char *name;
-        std::chrono::nanoseconds took;
-    };
-
-    TimePoint start_, part_began_;
-    std::vector<Part> parts_;
 };
 
 // ---- Choices of the planner

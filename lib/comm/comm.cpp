@@ -1,40 +1,20 @@
-// Implements Comm: runs calls in order on the calling thread, on host streams and on GPU streams,
-// and records failures. Words the sentence of a communicator's failure.
+// Implements Comm: runs calls in order on the calling thread and on host streams, waits for them,
+// and ends the communicator.
 #include "comm/comm.hpp"
 
+#include "base/exception_boundary.hpp"
 #include "base/types.hpp"
-#include "comm/boundary.hpp"
 #include "comm/pair_channels.hpp"
 
 #include <algorithm>
 #include <cinttypes>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 
 #include <unistd.h>
 
 namespace qccl {
-
-// ---- Errors
-
-Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
-    const bool is_own = error.rank == Error::no_rank;
-    // What is said of a message names its two ranks.
-    const bool is_message =
-        call.number == 0 && call.collective == static_cast<int32_t>(Collective::send);
-    const bool has_call = call.collective != CallRecord::no_collective && !is_message;
-    const char *const what = has_call ? name(static_cast<Collective>(call.collective)) : "";
-    char who[24] = "", number[32] = "";
-    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
-    if (call.number != 0) std::snprintf(number, sizeof number, ", call %" PRIu64, call.number);
-    Error worded = Error::make(error.code, "%s%s%s%s%.420s", who, what, number,
-                               has_call ? ": " : "", error.text);
-    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
-}
-
-// ---- The communicator
 
 static CallRecord record_of(const Program &program, const Call &call) {
     return {static_cast<int32_t>(program.shape.descriptor().collective), call.number, call.tag};
@@ -71,19 +51,6 @@ Comm::~Comm() {
     if (parts_.trace) parts_.trace->end(*parts_.log);
 }
 
-Done Comm::start_queue(const Settings &settings) {
-    QCCL_TRY(engine_.open_gpu());
-    QCCL_TRY(guards_.open_gpu());
-    const bool has_core = parts_.transport->ranks_per_core() <= 1;
-    const GpuStreamQueue::QueueOptions options{
-        .cpu = settings.progress_cpu,
-        .spin = settings.spin.value_or(has_core ? ArrivalNaps::usual_spin : ArrivalNaps::Time{})};
-    QCCL_TRY(queue_, GpuStreamQueue::create(parts_.device.gpu, options, [this] {
-                 return failure().has_value() || is_closed();
-             }));
-    return {};
-}
-
 template <class Run>
 Done Comm::enqueue(const CallRecord &record, Run run, const CallStream &stream) {
     sequencer_.enqueued();
@@ -104,7 +71,7 @@ Done Comm::enqueue(const CallRecord &record, Run run, const CallStream &stream) 
     return error;
 }
 
-static Error refuse_inside() {
+Error Comm::refuse_inside() {
     return Error::make(Code::invalid_usage,
                        "a collective on a communicator from inside one of its own (in an idle or "
                        "log function)");
@@ -295,99 +262,6 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     return sequencer_.issued();
 }
 
-// The GPU reaches neither `mine` nor `all`, so the call uses pinned memory.
-Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, void *all,
-                                     size_t bytes, std::chrono::nanoseconds timeout) {
-    const size_t all_bytes = bytes * size();
-    QCCL_TRY(const PinnedMemory send, PinnedMemory::create(parts_.device.gpu, bytes));
-    QCCL_TRY(const PinnedMemory recv, PinnedMemory::create(parts_.device.gpu, all_bytes));
-    std::memcpy(send.data(), mine, bytes);
-    queue_->await_all();
-    QCCL_TRY(const uint64_t call,
-             take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout},
-                            0, nullptr));
-    std::memcpy(all, recv.data(), all_bytes);
-    return call;
-}
-
-// Calls get their numbers when they run, because a graph may replay a call at any time.
-Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
-                      const std::optional<GpuStream> &stream) {
-    if (sequencer_.is_running_here()) return refuse_inside();
-    if (stream) {
-        check_priority(*stream);
-        Request queued = request;
-        queued.queued = queued_now();
-        return queue_->enqueue(*stream,
-                               [this, program, queued](const Done &arrived, uint64_t captured) {
-                                   run_arrived(*program, queued, arrived, captured);
-                               });
-    }
-    queue_->await_all();
-    QCCL_TRY(const auto use, StateUse::begin_if_any(request.state));
-    return outcome(take_next_turn(*program, request, 0, use.get()));
-}
-
-// In the middle of the call, the caller's stream waits for streams of the library. If the GPU
-// serves both from one queue, the library's streams stand behind the caller's stream, and the call
-// waits for itself.
-void Comm::check_priority(GpuStream stream) {
-    if (has_told_priority_) return;
-    const auto is_greatest = parts_.device.gpu->has_greatest_priority(stream);
-    if (!is_greatest || !*is_greatest) return; // an invalid stream is refused elsewhere
-    has_told_priority_ = true;
-    parts_.log->warn(
-        "a stream of %s has the greatest priority, which QCCL's own streams have: where "
-        "the GPU serves both from one queue, the call never ends. Create it with a "
-        "lower priority",
-        parts_.device.name());
-}
-
-Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
-                                      uint64_t captured, StateUse *use) {
-    const auto number = sequencer_.await_next();
-    if (!number) return ended();
-    const Call call{.send = request.send,
-                    .recv = request.recv,
-                    .number = *number,
-                    .captured = parts_.captures_alike ? captured : 0,
-                    .noise_seed = use ? use->seed() : request.noise_seed,
-                    .tag = request.tag,
-                    .queued = captured == 0 ? request.queued : 0, // a replay has no such time
-                    .timeout = request.timeout,
-                    .op = request.op.get(),
-                    .feedback = use ? &use->feedback() : nullptr};
-    const Done done = exception_boundary([&]() -> Done {
-        if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
-        return execute(use ? program.at_call(use->feedback().call) : program, call);
-    });
-    if (use) use->finish(done);
-    sequencer_.finish(*number, false);
-    QCCL_TRY(done);
-    return *number;
-}
-
-void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,
-                       uint64_t captured) {
-    (void)exception_boundary([&]() -> Done {
-        // After a failure no call is made, so that the stream proceeds even while a thread holds
-        // the turns.
-        const auto failure = this->failure();
-        const CallRecord record{static_cast<int32_t>(program.shape.descriptor().collective), 0,
-                                request.tag};
-        if (!arrived || failure) return failed(failure ? failure->error : arrived.error(), record);
-        const auto use = StateUse::begin_if_any(request.state);
-        // The other ranks would wait for a call whose state is in use.
-        if (!use) return failed(use.error(), record);
-        return outcome(take_next_turn(program, request, captured, use->get()));
-    });
-}
-
-Error Comm::ended() const {
-    if (const auto failure = this->failure()) return failure->error;
-    return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
-}
-
 Done Comm::execute(const Program &program, const Call &call) {
     const Done done = exception_boundary([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
@@ -419,28 +293,6 @@ Done Comm::run_guarded(const Program &program, const Call &call) {
     guarded.sampled_nmse = &use.word;
     QCCL_TRY(run_program(*use.program, guarded));
     return guards_.end(use, guarded, team_.rank == 0 ? parts_.log.get() : nullptr);
-}
-
-Error Comm::abandon(Collective collective, const Error &error) {
-    return failed(error, {static_cast<int32_t>(collective), 0, 0});
-}
-
-Error Comm::failed(const Error &error, const CallRecord &call) {
-    // A failure that another rank or thread found earlier takes precedence.
-    if (!parts_.transport->failure()) fail(located(error, call, team_.rank));
-    const bool is_first = !errors_.has_failed();
-    errors_.fail(*parts_.transport->failure(), call);
-    const RecordedError first = *errors_.failure();
-    if (!is_first) return first.error;
-    // All ranks learn of the failure; one of them warns. A channel's failure becomes that of the
-    // communicator whose messages it carries.
-    const char *const who =
-        parts_.comm_config.name.empty() ? "the communicator" : parts_.comm_config.name.c_str();
-    if (!parts_.is_channel && parts_.transport->claim_log())
-        parts_.log->warn("%s has failed: %s", who, first.error.text);
-    else
-        parts_.log->info("%s has failed: %s", who, first.error.text);
-    return first.error;
 }
 
 // The line before the call shows which call a rank was in if its process ends there.
@@ -556,12 +408,6 @@ Done Comm::conclude() {
     // A revocation at this point counts as one that came earlier.
     if (!confirmed && confirmed.error().code == Code::revoked) return {};
     return has_failed ? confirmed : paired;
-}
-
-std::optional<RecordedError> Comm::failure() const {
-    if (errors_.has_failed()) return errors_.failure();
-    if (const auto failure = parts_.transport->failure()) return RecordedError{*failure, {}};
-    return std::nullopt;
 }
 
 } // namespace qccl

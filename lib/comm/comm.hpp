@@ -1,9 +1,9 @@
 // A communicator: one rank's engine, and the order, the settings and the errors of its calls. The C
 // functions use it after they have checked their arguments. Comments in the class Comm say from
 // which threads its functions may be called; run, gather, hold_calls, finalize and conclude wait
-// for other ranks or for streams.
-// CommErrors holds the errors of one communicator: the last error, for functions that report it,
-// and the failure that ended the communicator. Any thread may call it at any time.
+// for other ranks or for streams. comm.cpp implements it, but for calls of GPUs (gpu_calls.cpp),
+// calls with shared scales (shared_scales_call.cpp), errors (comm_errors.cpp) and notices in the
+// log (comm_notices.cpp).
 #pragma once
 
 #include "base/log.hpp"
@@ -13,6 +13,7 @@
 #include "comm/call_programs.hpp"
 #include "comm/call_reports.hpp"
 #include "comm/comm_config.hpp"
+#include "comm/comm_errors.hpp"
 #include "comm/comm_memory.hpp"
 #include "comm/implementations.hpp"
 #include "comm/streams.hpp"
@@ -20,6 +21,7 @@
 #include "engine/run/call_in_flight.hpp"
 #include "engine/run/engine.hpp"
 #include "engine/run/feedback_state.hpp"
+#include "fault/survivor_exchange.hpp"
 #include "transport/transport.hpp"
 
 #include <atomic>
@@ -36,92 +38,25 @@ namespace qccl {
 
 class PairChannels;
 
-// ---- Errors
-
-// The call that an error came from.
-struct CallRecord {
-    static constexpr int32_t no_collective = -1;
-
-    int32_t collective = no_collective;
-    uint64_t number = 0; // 0: the call was refused before it had a number
-    uint64_t tag = 0;
-};
-
-// Returns the error as all ranks see it: with the call, if it came from one, and with this rank if
-// it names no rank.
-Error located(const Error &error, const CallRecord &call, uint32_t own_rank);
-
-struct RecordedError {
-    Error error;
-    CallRecord call;
-};
-
-class CommErrors {
-public:
-    // Records an error that the caller got: the failure once more, or a refusal, which has no call.
-    // `had_failed`: the transport had a failure by then.
-    void note(const Error &error, bool had_failed) {
-        const std::lock_guard lock(mutex_);
-        const bool is_failure = failure_ && is_same(failure_->error, error);
-        if (is_failure) note_told();
-        last_ = is_failure ? *failure_ : RecordedError{error, {}};
-        last_follows_failure_ = had_failed;
-        has_refusal_.store(!is_failure, std::memory_order_relaxed);
-    }
-    // Records that the caller knows of the failure. A stream's thread that finds the failure does
-    // not tell the caller; the stream or another call does so when it returns the failure.
-    void note_told() { is_told_->store(true, std::memory_order_relaxed); }
-    bool is_told() const { return is_told_->load(std::memory_order_relaxed); }
-    // For a stream that may return the failure, perhaps after the communicator's end.
-    const std::shared_ptr<std::atomic<bool>> &told_flag() const { return is_told_; }
-    // Records that the caller's call succeeded: this ends an earlier refusal, but not a failure.
-    // Every call comes here, so the lock is taken only if there is a refusal to forget.
-    void note_success() {
-        if (!has_refusal_.load(std::memory_order_relaxed)) return;
-        const std::lock_guard lock(mutex_);
-        last_ = failure_;
-        last_follows_failure_ = false;
-        has_refusal_.store(false, std::memory_order_relaxed);
-    }
-    // Returns the last error, or `outside`, the transport's failure, if no call of this rank has
-    // found that failure yet.
-    std::optional<RecordedError> last(const std::optional<Error> &outside) const {
-        const std::lock_guard lock(mutex_);
-        const bool is_news = outside && !failure_ && !(last_ && last_follows_failure_);
-        return is_news ? RecordedError{*outside, {}} : last_;
-    }
-
-    // Records the failure, unless one is already recorded.
-    void fail(const Error &error, const CallRecord &call) {
-        const std::lock_guard lock(mutex_);
-        if (!failure_) failure_ = {error, call};
-        last_ = failure_;
-        has_refusal_.store(false, std::memory_order_relaxed);
-        has_failed_.store(true, std::memory_order_release);
-    }
-    bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
-    std::optional<RecordedError> failure() const {
-        const std::lock_guard lock(mutex_);
-        return failure_;
-    }
-
-private:
-    static bool is_same(const Error &a, const Error &b) {
-        return a.code == b.code && std::strcmp(a.text, b.text) == 0;
-    }
-
-    mutable std::mutex mutex_;
-    std::optional<RecordedError> last_, failure_;
-    bool last_follows_failure_ = false; // the transport's failure
-    std::atomic<bool> has_failed_{false};
-    const std::shared_ptr<std::atomic<bool>> is_told_ = std::make_shared<std::atomic<bool>>(false);
-    std::atomic<bool> has_refusal_{false}; // last_ is a refusal
-};
-
-// ---- The communicator
-
 // Where the ranks are: threads of one process, or processes on one host or on several.
 enum class Reach : uint8_t { threads, processes };
+
+struct ChildOptions {
+    const char *how;               // the word that traces show: split, shrink or pair
+    uint64_t most_arena_bytes = 0; // limits the child's arena; 0: no limit
+    MessageOwner *owner = nullptr; // as of create_comm
+};
+
+class Comm;
+
+// Creates a communicator of the group's members, numbered in the group's order; this rank is one of
+// them. Requires the parent's entry guard, and blocks until the members have joined.
+// `env_settings`: as read_env_settings() gives them. Creation, which is above this room, implements
+// it, and hands it to each communicator for its channels.
+using CreateChild = Result<std::shared_ptr<Comm>> (*)(Comm &parent, MemberGroup &group,
+                                                      const CommConfig &comm_config,
+                                                      EnvSettings env_settings,
+                                                      const ChildOptions &options);
 
 // What creation puts together for a communicator.
 struct CommParts {
@@ -138,6 +73,7 @@ struct CommParts {
     std::shared_ptr<const Measured> measured = nullptr; // equal on all ranks; null: none
     std::shared_ptr<const JobLinks> links = nullptr;    // equal on all ranks; null: one rank
     Implementations implementations{};                  // for the communicators made from this one
+    CreateChild create_child = nullptr;                 // for channels; null: there are none
     CallPolicy policy;                                  // for calls whose config names nothing
     std::chrono::nanoseconds timeout{};                 // 0: never
     uint64_t fusion_bytes = 0;                          // of calls that may run as one; 0: none may
@@ -324,6 +260,7 @@ public:
 
 private:
     Done check_can_call();
+    static Error refuse_inside();
     Done execute(const Program &program, const Call &call);
     Done run_program(const Program &program, const Call &call);
     // Runs the program and logs the call. Called if is_watched_ is set.

@@ -1,10 +1,8 @@
 // Implements outboxes and eager slots in GPU memory, the pinning of outboxes in host memory, and
-// the registration of memory with one communicator. Runs calls with shared scales in kept memory.
+// the registration of memory with one communicator.
 #include "comm/comm_memory.hpp"
 
 #include "base/types.hpp"
-#include "comm/comm.hpp"
-#include "device/shared_vector.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -207,64 +205,6 @@ KeptMemory::Use KeptMemory::begin(size_t bytes) {
     auto block = std::make_shared<Block>(bytes);
     if (bytes <= most_kept) kept_ = block;
     return Use(std::move(block));
-}
-
-// ---- Calls with shared scales
-
-namespace {
-
-// A call with shared scales, which is two calls here: the ranks agree on scales and sum integers.
-struct SharedCall {
-    const ProgramRef program;
-    const KeptMemory::Use memory;
-    const std::shared_ptr<StateUse> use; // null: the call has no state
-    const SharedVector vector;
-};
-
-class ScaleCopies final : public CallCopies {
-public:
-    explicit ScaleCopies(std::shared_ptr<const SharedCall> call) : call_(std::move(call)) {}
-    void copy_in() const override { call_->vector.find_scales(); }
-    void copy_out() const override {}
-
-private:
-    const std::shared_ptr<const SharedCall> call_;
-};
-
-class IntegerCopies final : public CallCopies {
-public:
-    explicit IntegerCopies(std::shared_ptr<const SharedCall> call) : call_(std::move(call)) {}
-    void copy_in() const override { call_->vector.make_integers(); }
-    void copy_out() const override {
-        call_->vector.make_values();
-        if (call_->use) call_->use->finish({});
-    }
-
-private:
-    const std::shared_ptr<const SharedCall> call_;
-};
-
-} // namespace
-
-Done Comm::run_shared(const ProgramRef &program, const Request &request, const CallStream &stream) {
-    const SharedSums &sums = *program->shared;
-    QCCL_TRY(const std::shared_ptr<StateUse> use, StateUse::begin_if_any(request.state));
-    KeptMemory::Use memory = fusion_memory_.begin(sums.layout.memory_bytes());
-    const SharedVector vector(sums.layout, *parts_.device.kernels,
-                              {.send = request.send,
-                               .recv = request.recv,
-                               .owed = use ? use->feedback().owed : nullptr,
-                               .residual = use ? use->feedback().residual : nullptr,
-                               .memory = memory.data()});
-    const std::shared_ptr<const SharedCall> call(
-        new SharedCall{program, std::move(memory), use, vector});
-    Request scales = request, integers = request;
-    scales.send = scales.recv = vector.scales();
-    integers.send = vector.integers();
-    integers.recv = vector.result();
-    QCCL_TRY(run_on_copies(ProgramRef(program, sums.agreement.get()), scales, stream,
-                           std::make_shared<const ScaleCopies>(call)));
-    return run_on_copies(program, integers, stream, std::make_shared<const IntegerCopies>(call));
 }
 
 } // namespace qccl

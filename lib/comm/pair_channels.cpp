@@ -2,8 +2,6 @@
 // happens to a communicator to all of its channels.
 #include "comm/pair_channels.hpp"
 
-#include "comm/creation.hpp"
-
 #include <algorithm>
 #include <cinttypes>
 #include <string>
@@ -133,8 +131,8 @@ Result<std::shared_ptr<Comm>> PairChannels::create_one(uint32_t peer, bool sends
                           },
                       .is_apart = true};
     auto created =
-        create_child(comm_, group, comm_config, read_env_settings(),
-                     {.how = "pair", .most_arena_bytes = most_arena_bytes, .owner = &owner});
+        parts.create_child(comm_, group, comm_config, read_env_settings(),
+                           {.how = "pair", .most_arena_bytes = most_arena_bytes, .owner = &owner});
     if (!created) {
         Error error = created.error();
         if (error.code == Code::timeout) error = explained(error, owner.states(now_ns()));

@@ -1,8 +1,8 @@
 // The channels by which two ranks of a communicator send and receive. A channel is a communicator
-// of these two ranks, made by create_child when they first send or receive between them: one for
-// each direction, so that what a rank sends does not wait for what it receives. A failure of a
-// channel fails the communicator, and a failure of the communicator ends the channel's waits. Only
-// the thread that is inside the communicator may use the channels; is_busy, is_running_here,
+// of these two ranks, made by CommParts::create_child when they first send or receive between them:
+// one for each direction, so that what a rank sends does not wait for what it receives. A failure
+// of a channel fails the communicator, and a failure of the communicator ends the channel's waits.
+// Only the thread that is inside the communicator may use the channels; is_busy, is_running_here,
 // counts, close and in_own_ranks may be called by any thread.
 #pragma once
 

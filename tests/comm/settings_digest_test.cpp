@@ -1,9 +1,10 @@
-// Tests ProtocolOffer and SettingsDigest of lib/comm/creation_exchange: ranks whose settings do not
+// Tests ProtocolOffer and SettingsDigest of lib/comm/creation: ranks whose settings do not
 // fit together are refused when a communicator is created, with the same sentence on every rank.
 #include "tests/kit/qtest.hpp"
 
 #include "base/text.hpp"
-#include "comm/creation_exchange.hpp"
+#include "comm/creation/protocol_offer.hpp"
+#include "comm/creation/settings_digest.hpp"
 
 #include <string>
 #include <vector>

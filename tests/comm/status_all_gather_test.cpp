@@ -1,10 +1,10 @@
-// Tests StatusAllGather of lib/comm/creation_exchange: if a rank fails during creation, all ranks
+// Tests StatusAllGather of lib/comm/creation: if a rank fails during creation, all ranks
 // learn of the failure at their next exchange.
 #include "tests/kit/qtest.hpp"
 #include "tests/kit/rank_threads.hpp"
 
 #include "bootstrap/bootstraps.hpp"
-#include "comm/creation_exchange.hpp"
+#include "comm/creation/status_all_gather.hpp"
 
 #include <functional>
 #include <string>

@@ -4,7 +4,7 @@
 
 #include "api/call/comm_task.hpp"
 #include "comm/comm.hpp"
-#include "comm/creation.hpp"
+#include "comm/creation/child_creation.hpp"
 
 #include <cinttypes>
 #include <cstdint>

@@ -1,24 +1,20 @@
 // Turns ranks that have found each other into a communicator: opens the rank's log and device,
 // reads settings, compares what must agree, and creates a transport. Every rank learns of another
 // rank's failure. The qcclCommInit functions call create_comm, and create_log for their rendezvous.
-// Split and shrink call create_child: the ranks meet over the parent's SurvivorExchange, so they
-// need no unique id, no port and no rendezvous server, however the parent was created.
-// create_comm and create_child block until all ranks have come. create_log and open_local_resources
-// do not wait for other ranks.
+// create_comm blocks until all ranks have come. create_log and open_local_resources do not wait for
+// other ranks.
 #pragma once
 
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "base/settings.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/comm.hpp"
 #include "comm/comm_config.hpp"
+#include "comm/creation/bootstrap.hpp"
 #include "comm/implementations.hpp"
 #include "device/device.hpp"
-#include "fault/survivor_exchange.hpp"
 #include "plan/calibration.hpp"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,29 +52,5 @@ create_comm(const Implementations &implementations, Bootstrap &bootstrap, Reach 
             const CommConfig &comm_config, const EnvSettings &env_settings,
             const std::shared_ptr<SiblingComms> &siblings, const TraceOrigin &origin = {},
             MessageOwner *owner = nullptr);
-
-// ---- Creation from a parent
-
-// Parses `config`; NULL gives the parent's config.
-Result<CommConfig> parse_config(const Comm &parent, const qcclConfig_t *config);
-// How long the ranks wait for each other: the config's timeout, or else the parent's.
-std::chrono::nanoseconds timeout_of(const Comm &parent, const CommConfig &comm_config);
-
-// What traces and audits show of a communicator that is made from the parent. `how`: the word for
-// the way in which it is made.
-TraceOrigin origin_of_child(const Comm &parent, const char *how);
-
-struct ChildOptions {
-    const char *how;               // the word that traces show: split, shrink or pair
-    uint64_t most_arena_bytes = 0; // limits the child's arena; 0: no limit
-    MessageOwner *owner = nullptr; // as of create_comm
-};
-
-// Creates a communicator of the group's members, numbered in the group's order; this rank is one of
-// them. Requires the parent's entry guard, and blocks until the members have joined.
-// `env_settings`: as read_env_settings() gives them.
-Result<std::shared_ptr<Comm>> create_child(Comm &parent, MemberGroup &group,
-                                           const CommConfig &comm_config, EnvSettings env_settings,
-                                           const ChildOptions &options);
 
 } // namespace qccl

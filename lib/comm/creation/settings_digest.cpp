@@ -1,152 +1,15 @@
-// Implements the exchange of each rank's status with each all-gather, the comparison of settings,
-// and what creation derives from all ranks' digests. Fills this rank's SettingsDigest from its
-// config and settings.
-#include "comm/creation_exchange.hpp"
+// Compares the settings of all ranks, derives from them what creation needs, and fills this rank's
+// SettingsDigest from its config and settings.
+#include "comm/creation/settings_digest.hpp"
 
 #include "base/text.hpp"
-#include "transport/peer_info.hpp"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 namespace qccl {
-
-// ---- All-gather with status
-
-namespace {
-
-// What a rank sends at each step. A rank that has failed takes part in the others' next step
-// without knowing what that step is, so all steps send equally many bytes.
-struct StatusNote {
-    uint64_t bytes = 0; // of the all-gather; 0: none
-    Error error{.code = Code::success};
-    std::byte data[StatusAllGather::most_in_one] = {};
-};
-static_assert(std::has_unique_object_representations_v<StatusNote>, "sent as bytes");
-static_assert(sizeof(StatusNote) == 2568,
-              "another size changes the bytes that ranks exchange: raise newest_protocol, too");
-static_assert(sizeof(SettingsDigest) <= StatusAllGather::most_in_one, "one all-gather is enough");
-
-StatusNote note_of(const Done &mine, const void *data, uint64_t bytes) {
-    StatusNote note{.bytes = bytes};
-    if (mine) {
-        if (bytes <= sizeof note.data && bytes != 0) std::memcpy(note.data, data, bytes);
-        return note;
-    }
-    note.error = mine.error();
-    return note;
-}
-
-// The error that `rank` has reported. The rank at fault is the one that the note names, or else
-// `rank` itself.
-Error error_of(const StatusNote &note, uint32_t rank) {
-    Error received = note.error;
-    const std::string_view text = received.make_printable().text;
-    char who[24];
-    snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
-    // Some sentences already begin with the rank.
-    const bool says_who = text.starts_with(who);
-    return Error::make(Code::remote_error, "%s%s", says_who ? "" : who, received.text)
-        .at_rank(received.rank == Error::no_rank ? int64_t{rank} : received.rank)
-        .compared(received.expected, received.got);
-}
-
-} // namespace
-
-Done StatusAllGather::agree(const Done &mine, const void *data, void *all, uint64_t bytes) {
-    const StatusNote note = note_of(mine, data, bytes);
-    std::vector<StatusNote> notes(bootstrap_.size());
-    if (const Done done = bootstrap_.all_gather(&note, notes.data(), sizeof note); !done) {
-        is_over_ = true;
-        return mine || may_explain(done.error(), mine.error()) ? done : mine;
-    }
-    if (!mine) {
-        is_over_ = true;
-        // The reason for which another rank has left says more than that it has.
-        const Error &own = mine.error();
-        const auto lost = static_cast<size_t>(own.rank);
-        const bool has_reason = own.code == Code::peer_lost && lost < notes.size() &&
-                                notes[lost].error.code != Code::success;
-        return has_reason ? error_of(notes[lost], static_cast<uint32_t>(own.rank)) : mine;
-    }
-    for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        if (notes[rank].error.code != Code::success) {
-            is_over_ = true;
-            return error_of(notes[rank], rank);
-        }
-        if (notes[rank].bytes == bytes) continue;
-        is_over_ = true;
-        return Error::make(Code::mismatch,
-                           "creation: rank %" PRIu32 " offers %" PRIu64 " bytes where rank %" PRIu32
-                           " offers %" PRIu64,
-                           rank, notes[rank].bytes, bootstrap_.rank(), bytes)
-            .at_rank(rank);
-    }
-    if (bytes == 0 || bytes > most_in_one) return {};
-    for (size_t rank = 0; rank < notes.size(); rank++)
-        std::memcpy(static_cast<std::byte *>(all) + rank * bytes, notes[rank].data, bytes);
-    return {};
-}
-
-Done StatusAllGather::all_gather(const void *mine, void *all, size_t bytes) {
-    QCCL_TRY(agree({}, mine, all, bytes));
-    if (bytes <= most_in_one) return {};
-    const Done done = bootstrap_.all_gather(mine, all, bytes);
-    if (!done) is_over_ = true;
-    return done;
-}
-
-Done StatusAllGather::conclude(const Done &mine) {
-    if (is_over_) return mine;
-    return agree(mine, nullptr, nullptr, 0);
-}
-
-// ---- What must agree
-
-static Error refuse_offer(const ProtocolOffer &of_rank_0, const ProtocolOffer &offer, size_t rank) {
-    if (offer.byte_order != ProtocolOffer::expected_byte_order)
-        return Error::make(Code::mismatch, "byte order: rank %zu has another one than rank 0", rank)
-            .at_rank(static_cast<int64_t>(rank));
-    return Error::make(Code::mismatch,
-                       "protocol: rank %zu (version %u) speaks %u to %u, rank 0 (version %u) "
-                       "speaks %u to %u",
-                       rank, offer.version, offer.oldest, offer.newest, of_rank_0.version,
-                       of_rank_0.oldest, of_rank_0.newest)
-        .at_rank(static_cast<int64_t>(rank))
-        .compared(of_rank_0.newest, offer.newest);
-}
-
-// Every rank compares the others with rank 0, in rank 0's byte order, so the sentence is the same
-// on every rank.
-static bool is_readable(const ProtocolOffer &of_rank_0, const ProtocolOffer &offer) {
-    return offer.magic == of_rank_0.magic && offer.byte_order == of_rank_0.byte_order;
-}
-
-Done check_offers(std::span<const ProtocolOffer> all) {
-    uint32_t oldest = all[0].oldest, newest = all[0].newest;
-    for (size_t rank = 0; rank < all.size(); rank++) {
-        const ProtocolOffer &offer = all[rank];
-        if (!is_readable(all[0], offer)) return refuse_offer(all[0], offer, rank);
-        oldest = std::max(oldest, offer.oldest);
-        newest = std::min(newest, offer.newest);
-        if (oldest > newest) return refuse_offer(all[0], offer, rank);
-        if (offer.rank != rank || offer.size != all.size())
-            return invalid_argument(
-                       "rank %zu of %zu came as rank %u of %u; the all-gather must give "
-                       "contributions in rank order",
-                       rank, all.size(), offer.rank, offer.size)
-                .at_rank(static_cast<int64_t>(rank))
-                .compared(static_cast<int64_t>(rank), offer.rank);
-    }
-    return {};
-}
 
 void SettingsDigest::set(Text &field, std::string_view text) {
     field = {};

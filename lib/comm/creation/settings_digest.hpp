@@ -1,14 +1,10 @@
-// What ranks exchange when they create a communicator. Used by creation.
-// StatusAllGather is an all-gather that no rank leaves half-way. Each one carries the status of
-// every rank, so that all ranks learn of a failure at their next exchange instead of waiting for
-// the rank that has failed. One thread uses it, and it blocks until all ranks have come.
-// ProtocolOffer and SettingsDigest hold what the ranks must agree on. The first disagreement gives
-// a sentence that is the same on every rank. They and their functions are pure, and any thread may
-// use them.
+// Settings that the ranks of a communicator compare when they create it, and what creation derives
+// from the settings of all ranks: hosts, places, GPUs, the slowest rates. The first difference
+// gives a sentence that is the same on every rank. Used by creation. Everything here is pure, and
+// any thread may use it.
 #pragma once
 
 #include "base/result.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/comm_config.hpp"
 #include "device/kernels.hpp"
 #include "plan/cost.hpp"
@@ -22,60 +18,6 @@
 #include <vector>
 
 namespace qccl {
-
-// ---- All-gather with status
-
-class StatusAllGather {
-public:
-    explicit StatusAllGather(Bootstrap &bootstrap) : bootstrap_(bootstrap) {}
-
-    // Gathers `bytes` bytes from each rank, equal on all ranks. If another rank has concluded with
-    // an error, returns that error (remote_error). Takes one all-gather of the bootstrap for up to
-    // most_in_one bytes, and two for more.
-    static constexpr size_t most_in_one = 2048;
-    Done all_gather(const void *mine, void *all, size_t bytes);
-    // Returns the value that rank 0 gives; other ranks' values are ignored.
-    template <class Data> Result<Data> of_rank_0(const Data &mine) {
-        std::vector<Data> all(bootstrap_.size());
-        QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
-        return all.front();
-    }
-    // Tells all ranks how this rank has fared since the last exchange. Returns `mine` if it is an
-    // error, or that of the rank that it says is lost; else the error of the lowest rank that has
-    // failed. After an error of all_gather every rank knows already, and this only returns `mine`.
-    Done conclude(const Done &mine);
-
-private:
-    // Exchanges the status of all ranks and, if they fit, the bytes of an all-gather.
-    Done agree(const Done &mine, const void *data, void *all, uint64_t bytes);
-
-    Bootstrap &bootstrap_;
-    bool is_over_ = false; // all ranks know of a failure
-};
-
-// ---- What must agree
-
-// Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
-// Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 13, newest_protocol = 13;
-
-// The first bytes that ranks exchange; their layout never changes.
-struct ProtocolOffer {
-    static constexpr uint64_t expected_magic = 0x4F4C4C4548435151; // "QQCHELLO"
-    static constexpr uint32_t expected_byte_order = 0x01020304;
-
-    uint64_t magic = expected_magic;
-    uint32_t byte_order = expected_byte_order;
-    uint32_t oldest = oldest_protocol, newest = newest_protocol;
-    uint32_t version = 0; // of the library, for the error's sentence
-    uint32_t rank = 0, size = 0;
-    uint64_t reserved[4] = {};
-};
-static_assert(sizeof(ProtocolOffer) == 64);
-
-// Checks that the ranks share a byte order and a protocol (mismatch), and that the all-gather gave
-// them in rank order (invalid_argument).
-Done check_offers(std::span<const ProtocolOffer> all);
 
 // Settings that affect other ranks, as texts padded with zeros. Sizes, times and rates are as the
 // user has written them, and agree if their values are equal.
