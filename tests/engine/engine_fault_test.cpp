@@ -219,6 +219,25 @@ void truncated_chunks_are_refused_by_all() {
         }
 }
 
+// A slot that holds more than the call's chunks was not written for this call, even if all that
+// the rank reads is there.
+void overlong_eager_slots_are_refused_by_all() {
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
+        for (const char *codec : {"none", "int8"})
+            for (const size_t more : {1, 64}) {
+                TwinCall call = small_call("oneshot", codec, 300);
+                call.collective = collective;
+                // The injected rank reads rank 0's slot first, which ends with the last chunk.
+                const auto lengthen = [=](Bytes &slot) { slot.resize(slot.size() + more); };
+                Cluster cluster(ranks, Cluster::test_options(),
+                                inject_fault(damage_once(lengthen)));
+                const auto inputs = make_inputs(call, golden::Kind::spread);
+                check_all_say(call, try_call(cluster, call, small_cut(call), inputs), inputs,
+                              Code::damaged_data);
+            }
+}
+
 void a_flipped_bit_breaks_the_seal() {
     const TwinCall call = small_call("direct", "int8", 3000);
     const auto flip = [](Bytes &chunk) { chunk[header_bytes + 5] ^= std::byte{4}; };
@@ -303,6 +322,7 @@ int main() {
         QTEST(every_allocation_may_fail),
         QTEST(damaged_chunks_are_refused_by_all),
         QTEST(truncated_chunks_are_refused_by_all),
+        QTEST(overlong_eager_slots_are_refused_by_all),
         QTEST(a_flipped_bit_breaks_the_seal),
         QTEST(chunks_without_a_seal_are_refused_where_it_is_asked_for),
         QTEST(order_of_arrival_does_not_show),

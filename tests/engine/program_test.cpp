@@ -120,6 +120,55 @@ void two_exchanges_go_over_lines_that_may_have_them() {
             }
 }
 
+// Programs of one call on all ranks, if they go over eager slots.
+std::vector<Program> fast_programs(TwinCall call) {
+    std::vector<Program> programs;
+    for (uint32_t rank = 0; rank < call.ranks; rank++)
+        programs.push_back(compiled(call, rank, {.eager_slot_bytes = size_t{64} << 10}));
+    CHECK(programs.front().fast_path.has_value());
+    return programs;
+}
+
+// Checks what each rank expects of the others' slots. Returns whether every slot can have one
+// length only.
+bool check_slot_lengths(const std::vector<Program> &programs) {
+    bool is_exact = true;
+    for (const Program &reader : programs) {
+        const FastPathProgram &fast_path = *reader.fast_path;
+        for (size_t i = 0; i < fast_path.reads.size(); i++) {
+            const uint64_t published =
+                programs[fast_path.read_ranks[i]].fast_path->eager_slot_bytes;
+            CHECK(published >= fast_path.reads[i].bytes);
+            CHECK(published - fast_path.reads[i].bytes <= fast_path.reads[i].spare);
+            if (fast_path.read_ranks[i] != reader.work.team.rank)
+                is_exact = is_exact && fast_path.reads[i].spare == 0;
+        }
+    }
+    return is_exact;
+}
+
+// Every length that a rank publishes is accepted. Only slots that have parts for several ranks may
+// be longer than what one rank reads of them.
+void slots_are_as_long_as_their_readers_expect() {
+    for (const Algorithm &algorithm : algorithms())
+        for (const Collective collective : value_collectives)
+            for (const char *codec : {"none", "int8"})
+                for (const uint64_t count : {0, 1, 100, 700})
+                    for (const uint32_t root : {0U, 2U, 4U}) {
+                        if (!algorithm.has(collective) || !algorithm.fits_exchanges(collective, 1))
+                            continue;
+                        TwinCall call = call_of(spec(algorithm).c_str(), codec, count, 5);
+                        call.collective = collective;
+                        call.root = root;
+                        const bool has_parts_for_several =
+                            collective == Collective::reduce_scatter ||
+                            collective == Collective::scatter ||
+                            collective == Collective::all_to_all;
+                        const bool is_exact = check_slot_lengths(fast_programs(call));
+                        CHECK(is_exact || has_parts_for_several);
+                    }
+}
+
 void several_exchanges_do_not_go_over_lines() {
     for (const char *algorithm : {"ring", "direct"}) {
         const auto program =
@@ -381,6 +430,7 @@ int main() {
         QTEST(what_does_not_fit_a_line_takes_mailboxes),
         QTEST(the_longest_part_has_to_fit_a_line),
         QTEST(two_exchanges_go_over_lines_that_may_have_them),
+        QTEST(slots_are_as_long_as_their_readers_expect),
         QTEST(several_exchanges_do_not_go_over_lines),
         QTEST(joined_sums_need_no_segment),
         QTEST(staying_values_are_not_copied_without_loss),

@@ -59,10 +59,12 @@ struct FastPathProgram {
     std::vector<std::vector<EagerOp>> stages;
     // Of a program with one exchange: the ranks whose slots the last stage reads, in its order, and
     // for each of them its operations and the bytes that they read. This rank itself
-    // stands for operations that read no other slot.
+    // stands for operations that read no other slot. `spare`: how many bytes the slot may have
+    // behind those bytes, for chunks that only other ranks read.
     struct Reads {
         size_t first = 0, end = 0;
         uint64_t bytes = 0;
+        uint64_t spare = 0;
     };
     std::vector<uint32_t> read_ranks;
     std::vector<Reads> reads;

@@ -194,6 +194,21 @@ private:
             uint64_t &bytes = fast_path_.reads.back().bytes;
             bytes = std::max(bytes, chunk.offset + chunk.bytes);
         }
+        limit_slots();
+    }
+
+    // A slot of an all-gather or a gather has its own rank's chunk and nothing else. Any other slot
+    // ends with one of the chunks, at most with the last one.
+    void limit_slots() {
+        const bool has_one_chunk = row_of(program_.work.collective).gathers;
+        uint64_t end = 0;
+        for (const EagerChunk &chunk : fast_path_.chunks)
+            end = std::max(end, chunk.offset + chunk.bytes);
+        for (size_t i = 0; i < fast_path_.reads.size(); i++) {
+            FastPathProgram::Reads &reads = fast_path_.reads[i];
+            const bool is_own = fast_path_.read_ranks[i] == program_.work.team.rank;
+            reads.spare = is_own ? UINT64_MAX : has_one_chunk ? 0 : end - reads.bytes;
+        }
     }
 
     const Program &program_;

@@ -44,8 +44,10 @@ public:
         const uint32_t rank = fast_path_.read_ranks[number];
         const bool is_own = rank == program_.work.team.rank;
         if (!is_own) trace_.eager(rank, slot.size());
-        if (slot.size() < reads.bytes) [[unlikely]]
-            return is_short(rank, slot.size(), reads.bytes);
+        // Below `bytes` the difference wraps. The descriptor, whose hash has been compared, says
+        // the length, so another one means that the slot is damaged.
+        if (slot.size() - reads.bytes > reads.spare) [[unlikely]]
+            return has_wrong_size(rank, slot.size(), reads);
         slot_ = slot.data();
         const EagerOp *const ops = fast_path_.stages.back().data();
         for (size_t i = reads.first; i < reads.end; i++) {
@@ -58,10 +60,15 @@ public:
     }
 
 private:
-    [[gnu::cold]] static Error is_short(uint32_t rank, size_t bytes, uint64_t needed) {
+    [[gnu::cold]] static Error has_wrong_size(uint32_t rank, size_t bytes,
+                                              const FastPathProgram::Reads &reads) {
+        const uint64_t nearest = bytes < reads.bytes ? reads.bytes : reads.bytes + reads.spare;
         return Error::make(Code::damaged_data,
-                           "the eager slot of rank %u has %zu bytes instead of %zu", rank, bytes,
-                           size_t{needed})
+                           "the eager slot of rank %u has %zu bytes instead of %s%zu", rank, bytes,
+                           reads.spare == 0      ? ""
+                           : bytes < reads.bytes ? "at least "
+                                                 : "at most ",
+                           size_t{nearest})
             .at_rank(rank);
     }
 
