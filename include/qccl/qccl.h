@@ -1428,6 +1428,12 @@ QCCL_API qcclResult_t qcclRedOpDestroy(qcclRedOp_t op);
  * what is possible.
  * Codecs are immutable: any thread may use one, in any communicator.
  *
+ * A codec may round a value to beyond the largest number of qcclFloat16 or qcclBfloat16, which the
+ * result then holds as an infinity: "int8" and the other codecs with a scale of their own do where
+ * a value is within their error of that number, "shared" also in qcclFloat32. What a cast or
+ * "bound" has encoded decodes to the largest number instead. A sum of decoded values that is too
+ * large is an infinity with any codec, like a sum without one.
+ *
  * "bound:abs=E" changes no value by more than E at each encode, and "bound:rel=E" by no more than E
  * times the range of the values that are encoded together; "bound:pw=E" changes no value by more
  * than E times itself. A sum has at most as many such errors as there are encodes on its way.
