@@ -41,7 +41,7 @@ static Done check(const Comm &comm, const double *values, size_t count, const do
         return Error::make(Code::invalid_usage,
                            "the sum is a result of the call, which a group would make later; call "
                            "qcclSumExact outside of groups");
-    if (comm.parts().policy.most_exact_ranks)
+    if (comm.parts().policy.has_gpus())
         return invalid_argument("comm: the device of a rank is a GPU, and qcclSumExact sums on "
                                 "hosts");
     return {};

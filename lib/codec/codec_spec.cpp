@@ -185,13 +185,14 @@ static_assert(most_shared_bits == most_code_bits);
 
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
-    if (!number || *number < 1 || *number > most_code_bits) return bad_value(SpecKey::bits, text);
     const CodecRow &row = codec.row();
     const bool is_shared = codec.shares_scales();
     const unsigned least = is_shared ? least_shared_bits : row.least_bits;
-    if (*number < least)
-        return invalid_argument("codec: bits of %s is %u to %u",
-                                is_shared ? "shared" : row.name.data(), least, most_code_bits);
+    if (!number || *number < least || *number > most_code_bits) {
+        const std::string range = std::to_string(least) + " to " + std::to_string(most_code_bits);
+        return no_choice("codec: bits of " + std::string(is_shared ? shared_row.name : row.name),
+                         text, {range});
+    }
     (is_shared ? codec.shared_bits : codec.bits) = static_cast<uint8_t>(*number);
     return {};
 }

@@ -269,8 +269,9 @@ Done Comm::execute(const Program &program, const Call &call) {
             return run_audited(program, call);
         return run_program(program, call);
     });
-    if (!done) return failed(done.error(), record_of(program, call));
-    return {};
+    if (done) return {};
+    log_long_codec(done.error(), program);
+    return failed(done.error(), record_of(program, call));
 }
 
 Done Comm::run_program(const Program &program, const Call &call) {

@@ -201,7 +201,7 @@ public:
     Done deregister(const void *handle);
     void deregister_all();
     Registrations &registrations() { return registrations_; }
-    KeptMemory &fusion_memory() { return fusion_memory_; }
+    ScratchMemory &scratch_memory() { return scratch_memory_; }
     // Ranks that earlier shrinks of this communicator excluded by name, ascending. Later shrinks
     // cannot include them, because the other ranks have reached agreements without them.
     const std::vector<uint32_t> &left_out() const { return left_out_; }
@@ -297,6 +297,8 @@ private:
     bool speaks() const;
     bool is_new(const std::string &text); // false from the second time on
     Done confirm_calls();                 // requires a hold
+    // Logs this rank's codec whole if the mismatch shows it shortened.
+    void log_long_codec(const Error &error, const Program &program) const;
     // Fails the communicator for a call that could not be made or finished. Returns the error that
     // failed the communicator.
     Error failed(const Error &error, const CallRecord &call);
@@ -312,7 +314,7 @@ private:
     std::vector<uint32_t> left_out_;
     std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;
-    KeptMemory fusion_memory_;
+    ScratchMemory scratch_memory_;
     uint64_t fused_away_ = 0; // calls that have run as parts of others
     CommErrors errors_;
     const bool is_watched_; // every call is logged or traced

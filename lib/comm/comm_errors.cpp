@@ -6,6 +6,8 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
+#include <string>
 
 namespace qccl {
 
@@ -27,6 +29,18 @@ Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
 Error Comm::ended() const {
     if (const auto failure = this->failure()) return failure->error;
     return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
+}
+
+// The sentence is the same on all ranks, so it has of other ranks' codecs, and of this rank's, only
+// what descriptors have room for.
+void Comm::log_long_codec(const Error &error, const Program &program) const {
+    if (error.code != Code::mismatch) return;
+    const CallDescriptor descriptor = program.shape.descriptor();
+    const std::string whole = spec(program.work.codec);
+    if (whole.size() < sizeof descriptor.codec) return;
+    if (!std::strstr(error.text, descriptor.codec)) return;
+    parts_.log->warn("rank %" PRIu32 " calls %s with codec %s", team_.rank,
+                     name(descriptor.collective), whole.c_str());
 }
 
 Error Comm::abandon(Collective collective, const Error &error) {

@@ -1,5 +1,5 @@
-// Implements outboxes and eager slots in GPU memory, the pinning of outboxes in host memory, and
-// the registration of memory with one communicator.
+// Implements outboxes and eager slots in GPU memory, the pinning of outboxes in host memory, the
+// registration of memory with one communicator, and the scratch memory of calls.
 #include "comm/comm_memory.hpp"
 
 #include "base/types.hpp"
@@ -195,9 +195,9 @@ Done Registrations::remove(const void *handle) {
     return invalid_argument("handle is %p, which qcclCommRegister did not give", handle);
 }
 
-// ---- Memory of fused calls
+// ---- Scratch memory of calls
 
-KeptMemory::Use KeptMemory::begin(size_t bytes) {
+ScratchMemory::Use ScratchMemory::begin(size_t bytes) {
     if (kept_ && kept_->bytes >= bytes && !kept_->is_used.load(std::memory_order_acquire)) {
         kept_->is_used.store(true, std::memory_order_relaxed);
         return Use(kept_);

@@ -5,8 +5,9 @@
 // Registrations are the memory of this rank that its communicator may lend to peers. Registrations
 // that are left at the communicator's end are given back. Used inside the entry guard, between
 // calls.
-// KeptMemory is memory that fused calls use one after the other, so that its pages are there. A use
-// begins inside the entry guard, and ends on any thread.
+// ScratchMemory is memory that calls use one after the other, so that its pages are there: fused
+// calls for their buffers, calls with shared scales for scales and integers. A use begins inside
+// the entry guard, and ends on any thread.
 #pragma once
 
 #include "base/log.hpp"
@@ -110,9 +111,9 @@ private:
     std::vector<std::unique_ptr<Registration>> held_;
 };
 
-// ---- Memory of fused calls
+// ---- Scratch memory of calls
 
-class KeptMemory {
+class ScratchMemory {
     struct Block {
         explicit Block(size_t size)
             : values(std::make_unique_for_overwrite<std::byte[]>(size)), bytes(size) {}

@@ -13,7 +13,7 @@ namespace {
 // A call with shared scales, which is two calls here: the ranks agree on scales and sum integers.
 struct SharedCall {
     const ProgramRef program;
-    const KeptMemory::Use memory;
+    const ScratchMemory::Use memory;
     const std::shared_ptr<StateUse> use; // null: the call has no state
     const SharedVector vector;
 };
@@ -46,7 +46,7 @@ private:
 Done Comm::run_shared(const ProgramRef &program, const Request &request, const CallStream &stream) {
     const SharedSums &sums = *program->shared;
     QCCL_TRY(const std::shared_ptr<StateUse> use, StateUse::begin_if_any(request.state));
-    KeptMemory::Use memory = fusion_memory_.begin(sums.layout.memory_bytes());
+    ScratchMemory::Use memory = scratch_memory_.begin(sums.layout.memory_bytes());
     const SharedVector vector(sums.layout, *parts_.device.kernels,
                               {.send = request.send,
                                .recv = request.recv,

@@ -307,7 +307,7 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
 }
 
 Done CallPolicy::check_shared(const Codec &asked) const {
-    if (most_exact_ranks)
+    if (has_gpus())
         return invalid_argument("codec %s: the device of a rank is a GPU, and integers under "
                                 "shared scales are summed on hosts",
                                 spec(asked).c_str());

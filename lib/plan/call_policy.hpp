@@ -106,6 +106,7 @@ struct CallPolicy {
     uint32_t ranks = 1, hosts = 1;
     // A GPU sums the values of so many ranks exactly; nothing: no rank has a GPU.
     std::optional<uint32_t> most_exact_ranks;
+    bool has_gpus() const { return most_exact_ranks.has_value(); }
     // Whether QCCL_SEGMENT and QCCL_LANES are set. A plan file does not override them.
     bool has_segment = false, has_lanes = false;
 

@@ -11,7 +11,7 @@
 
 enum { calls = 10, most_bytes = 8 };
 
-static const size_t counts[calls] = {1, 1000, 0, 7, 1500, 64, 3, 129, 300, 31};
+static const size_t counts[calls] = {1, 1000, 0, 7, 1500, 64, 320, 3, 129, 31};
 /* All-reduces have this count in the place of the longest: together they outgrow an eager slot. */
 enum { longest = 4, longest_of_all_reduces = 6000 };
 
@@ -55,6 +55,7 @@ static const struct {
               {"norm:bits=5,bucket=100,round=nearest", sometimes},
               {"int8:round=stochastic", never},
               {"norm:bits=4", never},
+              {"int4:rotate=64", sometimes},
               {"int4:rotate=256", never}, /* no count is a multiple of 256 but 0 */
               {"bound:abs=0.01", always},
               {"bound:pw=0.01", always},

@@ -119,8 +119,8 @@ static void shared_scales_are_of_sums_of_floats() {
     plain.shared_block = 64;
     CHECK(plain.loses() && !plain.keeps_type());
     CHECK_EQ(spec(plain), "shared:bits=5,block=64");
-    check_refused("shared:bits=1", "bits of shared is 2 to 8");
-    check_refused("shared:bits=9", "possible is 1 to 8");
+    for (const char *const spec : {"shared:bits=1", "shared:bits=9", "shared:bits=x"})
+        check_refused(spec, "possible is 2 to 8");
     check_refused("shared:block=0", "possible is 1 to 1073741824");
     for (const char *text :
          {"shared:abs=1", "shared:rel=0.1", "shared:entropy=1", "shared:owner=exact",

@@ -255,8 +255,8 @@ static void strange_values_are_refused() {
     check_refused("none:entropy=1", "none takes no keys");
     check_refused("lossless:entropy=1", "possible is min");
     check_refused("auto:nmse=0.1,entropy=1", "possible are min, nmse, bits, from");
-    check_refused("norm:bits=1", "bits of norm is 2 to 8");
-    check_refused("norm:bits=9", "possible is 1 to 8");
+    check_refused("norm:bits=1", "bits of norm is \"1\"; possible is 2 to 8");
+    check_refused("norm:bits=9", "possible is 2 to 8");
     check_refused("norm:bucket=all", "here it is a number");
     check_refused("minmax:norm=l2", "possible are bits, bucket, round, seed");
 }

@@ -355,7 +355,7 @@ Done FusedCall::run_on_vector(Comm &comm, const ProgramRef &program, Request req
                    .keeps_own =
                        work().codec.is_lossless() || work().codec.owner == OwnerKeeps::exact},
         std::move(parts), used_ * bytes, chunk_count() * bytes,
-        comm.fusion_memory().begin(form_.chunks * chunk_count() * bytes));
+        comm.scratch_memory().begin(form_.chunks * chunk_count() * bytes));
     request.send = buffer->send();
     request.recv = buffer->recv();
     return comm.run_on_copies(program, request, stream, buffer);

@@ -47,7 +47,7 @@ public:
     // `chunk_bytes`: of a chunk of the shared vector, which `memory` holds. The parts end at
     // `used_bytes` of it.
     FusionBuffer(const FusedShape &shape, std::vector<FusedPart> parts, size_t used_bytes,
-                 size_t chunk_bytes, KeptMemory::Use memory)
+                 size_t chunk_bytes, ScratchMemory::Use memory)
         : shape_(shape), parts_(std::move(parts)), used_bytes_(used_bytes),
           chunk_bytes_(chunk_bytes), memory_(std::move(memory)) {}
 
@@ -68,7 +68,7 @@ private:
     const FusedShape shape_;
     const std::vector<FusedPart> parts_;
     const size_t used_bytes_, chunk_bytes_;
-    const KeptMemory::Use memory_;
+    const ScratchMemory::Use memory_;
 };
 
 } // namespace qccl

@@ -2,7 +2,10 @@
 
 usage: python_codecs_test.py (PYTHONPATH names the package)
 """
+import os
+import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 import qccl
@@ -24,6 +27,22 @@ class Codecs(unittest.TestCase):
             self.assertTrue(0 < np.square(named - lossless).sum() / np.square(lossless).sum() < 1e-3)
             np.testing.assert_array_equal(named, made)
             self.assertLess(stats["wire_bytes"], 0.4 * stats["raw_bytes"] * 4 / 3)
+
+    def test_the_log_has_codecs_that_are_too_long_for_a_sentence(self):
+        specs = [f"minmax:bits=5,bucket=100000,round=stochastic,seed={seed}" for seed in (1, 2)]
+
+        def body(comm):
+            with self.assertRaisesRegex(qccl.Error, "codec minmax:bits=5,~"):
+                comm.all_reduce(np.ones(100, np.float32), codec=specs[comm.rank], algorithm="direct")
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "log")
+            with unittest.mock.patch.dict(os.environ, QCCL_DEBUG_FILE=path):
+                qccl.run_threads(2, body)
+            with open(path) as log:
+                lines = log.read()
+        for rank, spec in enumerate(specs):
+            self.assertIn(f"rank {rank} calls all_reduce with codec {spec}\n", lines)
 
     def test_what_codecs_make_of_the_largest_numbers(self):
         """65504 is the largest number of float16; the codecs with scales that are rounded up give an infinity."""

@@ -252,8 +252,8 @@ class SharedTest(unittest.TestCase):
                                    (lambda: comm.all_gather(x, codec="shared"), "not with no operation in all_gather"),
                                    (lambda: comm.all_reduce(np.ones(3, np.int32), codec="shared"), "only floating point"),
                                    (lambda: qccl.Codec("shared").encode(x), "whose scales ranks agree on in a call"),
-                                   (lambda: qccl.Codec("shared:bits=1"), "bits of shared is 2 to 8"),
-                                   (lambda: qccl.Codec("shared:bits=9"), "possible is 1 to 8"),
+                                   (lambda: qccl.Codec("shared:bits=1"), 'bits of shared is "1"; possible is 2 to 8'),
+                                   (lambda: qccl.Codec("shared:bits=9"), "possible is 2 to 8"),
                                    (lambda: qccl.Codec("shared:entropy=1"), "possible are bits, block, min")):
                 with self.assertRaisesRegex(qccl.InvalidArgument, sentence):
                     call()
