@@ -1695,7 +1695,7 @@ QCCL_API qcclResult_t qcclLayerCodecsDestroy(qcclLayerCodecs_t layers);
  *
  * - All ranks of a call name a state, or none does, and all states have the same momentum
  *   (qcclMismatch). So have their numbers of calls during a warm-up, unless they keep equally many
- *   values.
+ *   values. With the codec "shared" each rank may name a state, whatever the others do.
  * - A call that is refused or fails leaves the state as it was. After a failure, ranks that had
  *   finished the call are one call ahead of the others. With stochastic rounding the numbers of
  *   calls and the seeds of all ranks have to be equal (qcclMismatch): qcclStateLoad or

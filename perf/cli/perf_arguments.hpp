@@ -1,7 +1,8 @@
 // The command line of qccl-perf: the options of nccl-tests, each accepted or refused with the
-// reason, and additional options. The options that select calls (operations, types, codecs,
-// algorithms, sizes) serve every command of qccl-perf and qccl-info that measures, simulates or
-// explains calls. Starts nothing and prints nothing. Any thread.
+// reason, and additional options such as --group, which measures groups of calls, and --skew, the
+// counts of v-forms. The options that select calls (operations, types, codecs, algorithms, sizes)
+// serve every command of qccl-perf and qccl-info that measures, simulates or explains calls. Starts
+// nothing and prints nothing. Any thread.
 #pragma once
 
 #include "base/text.hpp"

@@ -33,8 +33,9 @@ class State(Handle):
     momentum: that of the calls' codec: 0.9 for "dgc" unless its key says otherwise, and 0 for all other codecs.
     seed: of stochastic rounding, the same on all ranks. feedback: "all", or "first": without the errors of complete sums, which
         one rank encodes for all.
-    All ranks pass a state, or none does. The state may outlive the communicator, and is of use on others with as many ranks where
-    this rank has the same number. End it with close(), or let it go; calls that have been made keep it.
+    All ranks pass a state, or none does; with the codec "shared" each rank may. The state may outlive the
+    communicator, and is of use on others with as many ranks where this rank has the same number. End it with close(), or let it
+    go; calls that have been made keep it.
     """
 
     _kind = "state"
