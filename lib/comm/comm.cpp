@@ -140,7 +140,7 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
 
 Done Comm::run_with_state_or_scales(const ProgramRef &program, const Request &request,
                                     const CallStream &stream) {
-    return program->shared ? run_shared(program, request, stream)
+    return program->shared ? run_with_shared_scales(program, request, stream)
                            : run_with_state(program, request, stream);
 }
 

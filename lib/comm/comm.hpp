@@ -285,7 +285,8 @@ private:
                                   const CallStream &stream);
     Done run_with_state(const ProgramRef &program, const Request &request,
                         const CallStream &stream);
-    Done run_shared(const ProgramRef &program, const Request &request, const CallStream &stream);
+    Done run_with_shared_scales(const ProgramRef &program, const Request &request,
+                                const CallStream &stream);
     Done execute_on_copies(const Program &program, const Call &call, const CallCopies &copies);
     // `run` makes the call of the record when its turn comes.
     template <class Run> Done enqueue(const CallRecord &record, Run run, const CallStream &stream);
