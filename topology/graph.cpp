@@ -2,10 +2,11 @@
 // The search for a path takes the widest first, then the shortest of that width.
 #include "topology/graph.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -66,13 +67,10 @@ std::optional<CpuSet> CpuSet::parse(std::string_view mask) {
         std::string_view word = mask.substr(0, end);
         if (has_more) mask.remove_prefix(end + 1);
         if (word.starts_with("0x")) word.remove_prefix(2);
-        uint32_t value = 0;
         const bool is_omitted = word.empty() && !words.empty() && has_more; // 0, as hwloc prints it
-        const auto [last, error] =
-            std::from_chars(word.data(), word.data() + word.size(), value, 16);
-        const bool is_number = error == std::errc() && last == word.data() + word.size();
-        if (!is_number && !is_omitted) return std::nullopt;
-        words.push_back(value);
+        const auto value = parse_number<uint32_t>(word, 16);
+        if (!value && !is_omitted) return std::nullopt;
+        words.push_back(value.value_or(0));
         if (words.size() > most_cpus / word_bits) return std::nullopt;
     }
     CpuSet set;

@@ -98,13 +98,11 @@ Error refuse_text(std::string_view what, const std::string &sentence) {
 
 template <class Number> Result<Number> LineReader::number(std::string_view what, Number most) {
     const std::string_view digits = word();
-    Number value = 0;
-    const char *const end = digits.data() + digits.size();
-    const auto [stop, problem] = std::from_chars(digits.data(), end, value);
-    if (problem != std::errc() || stop != end || !(value >= 0) || !(value <= most))
+    const auto value = parse_number<Number>(digits);
+    if (!value || !(*value >= 0) || !(*value <= most))
         return refuse_text(what, "is \"" + std::string(digits.substr(0, 60)) +
                                      "\"; expected a number from 0 on");
-    return value;
+    return *value;
 }
 
 Result<std::string> LineReader::text(std::string_view what) {
@@ -123,11 +121,9 @@ Result<std::string> LineReader::text(std::string_view what) {
             continue;
         }
         const std::string_view digits = rest_.substr(i + 1, 2);
-        uint8_t byte = 0;
-        const auto [stop, problem] =
-            std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-        if (problem != std::errc() || stop != digits.data() + 2) break;
-        text += static_cast<char>(byte);
+        const auto byte = parse_number<uint8_t>(digits, 16);
+        if (!byte || digits.size() != 2) break;
+        text += static_cast<char>(*byte);
         i += 2;
     }
     return refuse_text(what, "has a text in quotes that does not end, or that has a \\ in front of "

@@ -2,8 +2,9 @@
 // and adds the drivers' links and architectures to it.
 #include "topology/machine_graph.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 namespace qccl {
@@ -22,13 +23,11 @@ double pcie_rate(double gigatransfers, uint32_t lanes) {
 // NVIDIA's data sheets give the sum of both ways of all links: P100 160 GB/s with 4 links, V100 300
 // with 6, A40 112.5 with 4 (sm86), A100 600 with 12, H100 900 with 18, B200 1800 with 18.
 double nvlink_rate(std::string_view arch) {
-    uint32_t number = 0;
     if (!arch.starts_with("sm")) return 0;
-    const char *const end = arch.data() + arch.size();
-    const auto [stop, problem] = std::from_chars(arch.data() + 2, end, number);
-    if (problem != std::errc() || stop != end || number < 60) return 0;
-    if (number == 86) return 14.0625;
-    return number < 70 ? 20 : number < 100 ? 25 : 50;
+    const auto number = parse_number<uint32_t>(arch.substr(2));
+    if (!number || *number < 60) return 0;
+    if (*number == 86) return 14.0625;
+    return *number < 70 ? 20 : *number < 100 ? 25 : 50;
 }
 
 // A link has 16 lanes. AMD's data sheets give the sum of both ways: Instinct MI50 184 GB/s with 2

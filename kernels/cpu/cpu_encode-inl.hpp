@@ -384,10 +384,6 @@ void encode_minmax(const ChunkRange &range, const Noise &noise, DataType in, con
 
 // ---- MX
 
-HWY_INLINE WordVector magnitude_of(FloatVector v) {
-    return hn::And(hn::BitCast(Words(), v), hn::Set(Words(), 0x7FFFFFFFU));
-}
-
 // Returns the bit pattern of the largest magnitude of `count` values.
 template <size_t count> HWY_INLINE uint32_t largest_pattern(const float *x) {
     const Words d;

@@ -148,11 +148,7 @@ HWY_INLINE uint8_t make_codes(const VectorGrid &grid, const float *x, uint16_t *
     return static_cast<uint8_t>(std::bit_width(hn::GetLane(hn::MaxOfLanes(bits, all))));
 }
 
-// The magnitudes of lanes() values as patterns, and which of them a pointwise bound gives codes.
-HWY_INLINE WordVector magnitudes_of(const float *x) {
-    const Words d;
-    return hn::And(hn::BitCast(d, hn::LoadU(Floats(), x)), hn::Set(d, PointGrid<float>::magnitude));
-}
+// Which of lanes() values, given as magnitudes, a pointwise bound gives codes.
 HWY_INLINE auto are_zeros(WordVector magnitudes) {
     return hn::RebindMask(Floats(), hn::Eq(magnitudes, hn::Zero(Words())));
 }
@@ -172,7 +168,7 @@ HWY_INLINE uint8_t make_point_codes(const PointGrid<float> &grid, const float *x
     auto have_codes = hn::Eq(hn::Zero(Floats()), hn::Zero(Floats()));
     WordVector lowest = none, all = hn::Zero(d);
     for (size_t i = 0; i < grid_block; i += lanes()) {
-        const WordVector magnitudes = magnitudes_of(x + i);
+        const WordVector magnitudes = magnitude_of(hn::LoadU(Floats(), x + i));
         const WordVector places = hn::ShiftRightSame(magnitudes, grid.shift);
         const auto numbers = are_numbers(grid, magnitudes, places);
         have_codes = hn::And(have_codes, hn::Or(are_zeros(magnitudes), numbers));
@@ -182,7 +178,7 @@ HWY_INLINE uint8_t make_point_codes(const PointGrid<float> &grid, const float *x
     base = hn::GetLane(hn::MinOfLanes(d, lowest));
     if (base == PointGrid<float>::magnitude) base = 0;
     for (size_t i = 0; i < grid_block; i += lanes()) {
-        const WordVector magnitudes = magnitudes_of(x + i);
+        const WordVector magnitudes = magnitude_of(hn::LoadU(Floats(), x + i));
         const WordVector places = hn::ShiftRightSame(magnitudes, grid.shift);
         const WordVector distance = hn::Add(hn::Sub(places, hn::Set(d, base)), hn::Set(d, 1U));
         const WordVector signs = hn::ShiftRight<31>(hn::BitCast(d, hn::LoadU(Floats(), x + i)));

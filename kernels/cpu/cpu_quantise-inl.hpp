@@ -159,7 +159,7 @@ HWY_INLINE IntVector power_codes(FloatVector v, FloatVector highest,
                                  [[maybe_unused]] const uint16_t *draws) {
     const Words d;
     const Ints di;
-    const WordVector pattern = hn::And(hn::BitCast(d, v), hn::Set(d, 0x7FFFFFFFU));
+    const WordVector pattern = magnitude_of(v);
     const WordVector levels = hn::BitCast(d, to_integers(highest)),
                      lowest = hn::Sub(hn::Set(d, 128U), levels);
     const WordVector field = hn::Max(hn::ShiftRight<23>(pattern), lowest);

@@ -23,13 +23,12 @@ namespace qccl::HWY_NAMESPACE {
 
 inline void find_magnitudes(uint32_t *greatest, const float *x, size_t count, size_t block) {
     const Words d;
-    const WordVector magnitude = hn::Set(d, 0x7FFFFFFFU);
     for (size_t first = 0; first < count; first += block) {
         const size_t end = std::min(first + block, count);
         WordVector all = hn::Zero(d);
         size_t i = first;
         for (; i + lanes() <= end; i += lanes())
-            all = hn::Max(all, hn::And(hn::BitCast(d, hn::LoadU(Floats(), x + i)), magnitude));
+            all = hn::Max(all, magnitude_of(hn::LoadU(Floats(), x + i)));
         uint32_t largest = std::max(greatest[first / block], hn::GetLane(hn::MaxOfLanes(d, all)));
         for (; i < end; i++)
             largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFF);
@@ -40,9 +39,7 @@ inline void find_magnitudes(uint32_t *greatest, const float *x, size_t count, si
 inline void to_integers(float *integers, const float *x, const uint16_t *scales, size_t count,
                         size_t block) {
     const Floats d;
-    // From `whole` up to its double a number's last bit is worth 1, so the sum is rounded to
-    // nearest even; the difference is never -0.
-    const FloatVector whole = hn::Set(d, 0x1.8p23F);
+    const FloatVector whole = hn::Set(d, whole_floats);
     for (size_t first = 0; first < count; first += block) {
         const size_t end = std::min(first + block, count);
         const uint16_t scale = scales[first / block];

@@ -45,6 +45,10 @@ HWY_INLINE size_t lanes() { return hn::Lanes(Floats()); }
 HWY_INLINE FloatVector float_vector(uint32_t bits) {
     return hn::BitCast(Floats(), hn::Set(Words(), bits));
 }
+// Returns the patterns without their signs. Of numbers, the larger pattern is the larger magnitude.
+HWY_INLINE WordVector magnitude_of(FloatVector v) {
+    return hn::And(hn::BitCast(Words(), v), hn::Set(Words(), 0x7FFFFFFFU));
+}
 template <class V> HWY_INLINE V canonical_vector(V v) {
     const hn::DFromV<V> d;
     const hn::RebindToUnsigned<decltype(d)> du;

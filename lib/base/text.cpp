@@ -15,13 +15,7 @@ namespace qccl {
 
 // ---- Counts, sizes, durations and rates
 
-std::optional<uint64_t> parse_count(std::string_view text) {
-    uint64_t value = 0;
-    const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, value);
-    if (problem != std::errc() || stop != end) return std::nullopt;
-    return value;
-}
+std::optional<uint64_t> parse_count(std::string_view text) { return parse_number<uint64_t>(text); }
 
 std::optional<uint64_t> parse_decimal(std::string_view text, unsigned decimals) {
     const size_t point = std::min(text.find('.'), text.size());
@@ -65,11 +59,10 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
         if (!value || *value > UINT64_MAX >> *shift) return std::nullopt;
         return *value << *shift;
     }
-    double value = 0;
-    const char *const end = text.data() + number;
-    const auto [stop, problem] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
-    const double bytes = std::ldexp(value, static_cast<int>(*shift));
-    if (problem != std::errc() || stop != end || !(bytes < 0x1p64)) return std::nullopt;
+    const auto value = parse_number<double>(text.substr(0, number), std::chars_format::fixed);
+    if (!value) return std::nullopt;
+    const double bytes = std::ldexp(*value, static_cast<int>(*shift));
+    if (!(bytes < 0x1p64)) return std::nullopt;
     return static_cast<uint64_t>(bytes);
 }
 

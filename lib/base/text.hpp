@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace qccl {
@@ -48,6 +49,18 @@ void append_format(std::string &text, const char *format, Arguments... arguments
 }
 
 // ---- Counts, sizes, durations and rates
+
+// Returns the number that the whole text is, as std::from_chars has it: without a plus or space in
+// front. Floating point may be "inf" or "nan". `how`: the base of an integer, or the format of
+// floating point.
+template <class Number, class... How>
+std::optional<Number> parse_number(std::string_view text, How... how) {
+    Number value{};
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value, how...);
+    if (problem != std::errc() || stop != end) return std::nullopt;
+    return value;
+}
 
 // Accepts digits only.
 std::optional<uint64_t> parse_count(std::string_view text);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -31,11 +30,8 @@ constexpr auto families = [] {
 uint32_t bit_of(const CodecRow &row) { return 1U << static_cast<unsigned>(row.id); }
 
 std::optional<double> parse_nmse(std::string_view text) {
-    double nmse = 0;
-    const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, nmse);
-    if (problem != std::errc() || stop != end || !std::isnormal(nmse) || nmse < 0 || nmse >= 1)
-        return std::nullopt;
+    const auto nmse = parse_number<double>(text);
+    if (!nmse || !std::isnormal(*nmse) || *nmse < 0 || *nmse >= 1) return std::nullopt;
     return nmse;
 }
 

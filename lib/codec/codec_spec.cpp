@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -250,10 +249,10 @@ Done set_rotation(Codec &codec, std::string_view text) {
 // The nearest fp32 to the number counts. The grid of a bound leaves a margin that is larger than
 // what this rounding adds (kernels/codec/grid.hpp).
 Done set_float(Codec &codec, float Codec::*value, SpecKey key, std::string_view text) {
-    const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, codec.*value);
-    if (problem != std::errc() || stop != end || !is_possible(codec)) return bad_value(key, text);
-    return {};
+    const auto number = parse_number<float>(text);
+    if (!number) return bad_value(key, text);
+    codec.*value = *number;
+    return is_possible(codec) ? Done() : bad_value(key, text);
 }
 
 Done set_bound(Codec &codec, SpecKey key, std::string_view text) {

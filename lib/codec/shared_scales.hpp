@@ -1,13 +1,12 @@
 // The arithmetic of the codec `shared`: the scale of a block, on which all ranks agree, and the
-// integers that are summed. WIRE.md describes it in words. The kernels of processors use it, and
-// communicators, which agree on the scales. Pure; any thread may call.
+// integers that are summed. WIRE.md describes it in words. The kernels of processors and GPUs may
+// use it, and communicators, which agree on the scales. Pure; any thread may call.
 #pragma once
 
 #include "codec/codec.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 namespace qccl {
@@ -44,17 +43,22 @@ constexpr uint16_t shared_scale(uint32_t magnitude, uint32_t limit) {
     return static_cast<uint16_t>(std::min<uint64_t>(rounded - rebias, largest));
 }
 
+// From this number up to its double a float's last bit is worth 1. So a sum with it is rounded to
+// the nearest integer, ties to even, and what is left without it is never -0.
+inline constexpr float whole_floats = 0x1.8p23F;
+
 // Whether the block of this scale has integers; otherwise all of them are 0.
 constexpr bool has_integers(uint16_t scale) { return scale != 0 && scale != shared_nan_scale; }
 constexpr float shared_step(uint16_t scale) { return std::bit_cast<float>(uint32_t{scale} << 16); }
 
 // Returns the nearest number of steps to a value of the block, ties to even; never -0.
-inline float integer_of(float x, uint16_t scale) {
-    return has_integers(scale) ? std::rint(x / shared_step(scale)) + 0.0F : 0.0F;
+constexpr float integer_of(float x, uint16_t scale) {
+    if (!has_integers(scale)) return 0.0F;
+    return (x / shared_step(scale) + whole_floats) - whole_floats;
 }
 // Returns the sum of values, which has the sum of their integers as a number of steps; with avg,
 // their mean.
-inline float value_of_sum(float sum, uint16_t scale, uint32_t ranks) {
+constexpr float value_of_sum(float sum, uint16_t scale, uint32_t ranks) {
     if (scale == shared_nan_scale) return std::bit_cast<float>(uint32_t{0x7FC00000});
     return (ranks == 1 ? sum : sum / static_cast<float>(ranks)) * shared_step(scale);
 }

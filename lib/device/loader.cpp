@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
 namespace qccl {
 namespace {
@@ -35,9 +34,9 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
     DeviceSpec parsed{.vendor = spec.substr(0, colon)};
     if (std::ranges::find(vendors, parsed.vendor, &Vendor::name) == std::end(vendors))
         return std::nullopt;
-    const char *const end = spec.data() + spec.size();
-    const auto [stop, error] = std::from_chars(spec.data() + colon + 1, end, parsed.number);
-    if (error != std::errc() || stop != end) return std::nullopt;
+    const auto number = parse_number<decltype(parsed.number)>(spec.substr(colon + 1));
+    if (!number) return std::nullopt;
+    parsed.number = *number;
     return parsed;
 }
 

@@ -6,7 +6,6 @@
 #include "codec/error_model.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -157,14 +156,11 @@ constexpr Operation operations[] = {{"encode", &CodecRate::encode},
                                     {"decode", &CodecRate::decode},
                                     {"decode_add", &CodecRate::decode_add}};
 
-Result<double> parse_number(std::string_view key, std::string_view text, double least,
+Result<double> parse_figure(std::string_view key, std::string_view text, double least,
                             double most) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const auto number = parse_number<double>(text);
     // Both comparisons are false for NaN, which is refused that way.
-    if (error == std::errc() && end == text.data() + text.size() && number >= least &&
-        number <= most)
-        return number;
+    if (number && *number >= least && *number <= most) return *number;
     return invalid_argument("%.40s is \"%s\"; expected a number from %g to %g",
                             std::string(key).c_str(), excerpt(text).c_str(), least, most);
 }
@@ -271,7 +267,7 @@ private:
             if (figures().has(number))
                 return invalid_argument("%s is given twice", std::string(found->key).c_str());
             QCCL_TRY(const double value,
-                     parse_number(found->key, parts.behind, found->least, found->most));
+                     parse_figure(found->key, parts.behind, found->least, found->most));
             figures().set(number, value);
         }
         return {};
@@ -288,7 +284,7 @@ private:
             if (found == std::end(operations))
                 return no_choice("operation", excerpt(parts.before), names_of(operations));
             QCCL_TRY(const double value,
-                     parse_number(found->name, parts.behind, slowest_rate, fastest_rate));
+                     parse_figure(found->name, parts.behind, slowest_rate, fastest_rate));
             if (rate.*(found->rate) != 0)
                 return invalid_argument("%s is given twice", std::string(found->name).c_str());
             rate.*(found->rate) = static_cast<float>(value);
@@ -355,7 +351,7 @@ private:
                 return invalid_argument("\"%s\" is no size of measured calls, which are %s",
                                         excerpt(parts.before).c_str(), sizes_in_words().c_str());
             QCCL_TRY(const double factor,
-                     parse_number("factor", parts.behind, Corrections::least, Corrections::most));
+                     parse_figure("factor", parts.behind, Corrections::least, Corrections::most));
             Corrections &job = file_.jobs.back().*to;
             const auto number = static_cast<size_t>(size - Corrections::sizes.begin());
             if (job.measured(calls, number) != 0)

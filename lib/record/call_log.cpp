@@ -217,15 +217,14 @@ std::string_view RowParser::word() {
 template <class Number>
 Done RowParser::number_of(std::string_view text, const char *what, Number least, Number most,
                           Number &value, int base) const {
-    const char *const first = text.data(), *const last = first + text.size();
-    std::from_chars_result read{};
+    std::optional<Number> number;
     if constexpr (std::is_floating_point_v<Number>)
-        read = std::from_chars(first, last, value);
+        number = parse_number<Number>(text);
     else
-        read = std::from_chars(first, last, value, base);
-    const auto [end, error] = read;
-    if (error == std::errc() && end == last && value >= least && value <= most) return {};
-    return unexpected(text, what);
+        number = parse_number<Number>(text, base);
+    if (!number || !(*number >= least) || !(*number <= most)) return unexpected(text, what);
+    value = *number;
+    return {};
 }
 
 template <class Number>

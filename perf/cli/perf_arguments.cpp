@@ -10,7 +10,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -446,10 +445,8 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(const CallKind &kind,
 }
 
 Result<double> parse_least_busbw(const std::string &text) {
-    double value = 0;
-    const char *const end = text.data() + text.size();
-    const auto [stop, problem] = std::from_chars(text.data(), end, value);
-    if (problem == std::errc() && stop == end && std::isfinite(value)) return value;
+    const auto value = parse_number<double>(text);
+    if (value && std::isfinite(*value)) return *value;
     return refuse("NCCL_TESTS_MIN_BW=%.40s: expected a number of GB/s", text.c_str());
 }
 

@@ -123,6 +123,23 @@ static void scales_grow_with_magnitudes() {
     }
 }
 
+static void integers_are_the_nearest_and_never_negative_zeros() {
+    std::mt19937 random(45);
+    for (int i = 0; i < 200000; i++) {
+        const auto scale = static_cast<uint16_t>(1 + below(random, largest_bfloat));
+        const int halves = static_cast<int>(below(random, 2 * 254 + 1)) - 254;
+        const float step = shared_step(scale), tie = static_cast<float>(halves) / 2 * step;
+        for (const float x : {tie, std::nextafter(tie, 0.0F), std::nextafter(tie, 2 * tie)}) {
+            if (!std::isfinite(x)) continue;
+            const float integer = integer_of(x, scale);
+            CHECK_EQ(integer, std::rint(x / step));
+            CHECK(integer != 0 || !std::signbit(integer));
+        }
+    }
+    for (const uint16_t scale : {uint16_t{0}, shared_nan_scale})
+        CHECK_EQ(std::bit_cast<uint32_t>(integer_of(-1.0F, scale)), 0U);
+}
+
 static void all_tiers_compute_as_the_reference() {
     Values values(43);
     for (const Pattern pattern : patterns)
@@ -171,6 +188,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(scales_are_the_least_that_hold_the_magnitude),
         QTEST(scales_grow_with_magnitudes),
+        QTEST(integers_are_the_nearest_and_never_negative_zeros),
         QTEST(all_tiers_compute_as_the_reference),
         QTEST(the_error_of_gaussian_values_is_as_predicted),
     };

@@ -118,20 +118,17 @@ Word SyntheticParser::word() {
 // A number without a unit is in GB/s.
 Result<double> SyntheticParser::rate(std::string_view value, size_t place) const {
     static constexpr double most = 1e6;
-    double number = 0;
-    const char *const end = value.data() + value.size();
     const bool has_digit = !value.empty() && is_digit(value[0]);
-    const auto [stop, problem] =
-        std::from_chars(value.data(), end, number, std::chars_format::fixed);
-    if (!has_digit || problem != std::errc() || stop != end) {
+    auto number = parse_number<double>(value, std::chars_format::fixed);
+    if (!has_digit || !number) {
         const auto bytes = parse_rate(value);
         if (!bytes)
             return refuse_at(place, "expected a rate: GB/s such as 50, or 400gbit, 12.5GB/s");
         number = static_cast<double>(*bytes) / 1e9;
     }
-    if (!(number > 0) || !(number <= most))
+    if (!(*number > 0) || !(*number <= most))
         return refuse_at(place, "expected a rate above 0 and up to 1000000 GB/s");
-    return number;
+    return *number;
 }
 
 // Parses "50", "tcp:10gbit" or "rdma:50x8": class, rate and number of ports.

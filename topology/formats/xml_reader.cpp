@@ -1,6 +1,8 @@
 // Parses the text with pugixml.
 #include "topology/formats/xml_reader.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <charconv>
 
@@ -75,15 +77,12 @@ Result<std::optional<uint32_t>> XmlReader::count(pugi::xml_node element, const c
     std::string_view value = element.attribute(attribute).value();
     const bool is_hexadecimal = value.starts_with("0x");
     if (is_hexadecimal) value.remove_prefix(2);
-    uint32_t number = 0;
-    const char *const end = value.data() + value.size();
-    const auto [stop, problem] =
-        std::from_chars(value.data(), end, number, is_hexadecimal ? 16 : 10);
-    if (problem != std::errc() || stop != end || number < least || number > most)
+    const auto number = parse_number<uint32_t>(value, is_hexadecimal ? 16 : 10);
+    if (!number || *number < least || *number > most)
         return refuse_value(element, attribute,
                             "a number from " + std::to_string(least) + " to " +
                                 std::to_string(most));
-    return std::optional(number);
+    return number;
 }
 
 Result<std::optional<double>> XmlReader::measure(pugi::xml_node element, const char *attribute,
