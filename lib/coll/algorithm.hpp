@@ -90,9 +90,10 @@ public:
     Emit emitter(Collective collective) const;
     bool has(Collective collective) const { return emitter(collective) != nullptr; }
     bool is_one_exchange() const { return row_->exchanges == 1; }
-    // Whether at most `most` eager exchanges can carry the collective.
-    bool fits_exchanges(Collective collective, uint32_t most) const {
-        return is_one_exchange() ||
+    // Whether at most `most` eager exchanges can carry the collective. A rank alone exchanges
+    // nothing.
+    bool fits_exchanges(Collective collective, uint32_t ranks, uint32_t most) const {
+        return ranks == 1 || is_one_exchange() ||
                (row_->exchanges != 0 && row_->exchanges <= most && !row_of(collective).has_root);
     }
     OwnInput own() const { return row_->own; }

@@ -206,8 +206,8 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
              emit(plan.algorithm, key.called(), problem_of(key).team(team_.rank)));
-    if (!key.is_pairwise() && !plan.algorithm.fits_exchanges(key.collective, cut.eager_exchanges))
-        cut.eager_slot_bytes = 0;
+    const bool fits = plan.algorithm.fits_exchanges(key.collective, team.size, cut.eager_exchanges);
+    if (!key.is_pairwise() && !fits) cut.eager_slot_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,

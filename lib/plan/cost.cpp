@@ -209,7 +209,7 @@ Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner) {
 
 bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
                 uint64_t chunk_bytes, const EagerSlots &slots) {
-    if (!algorithm.fits_exchanges(problem.collective, slots.exchanges)) return false;
+    if (!algorithm.fits_exchanges(problem.collective, problem.ranks, slots.exchanges)) return false;
     constexpr uint64_t alignment = 64;
     const uint64_t lines = row_of(problem.collective).gathers ? 1 : chunks;
     return lines * round_up(chunk_bytes, alignment) <= slots.bytes;

@@ -71,6 +71,26 @@ static void what_was_not_used_for_long_is_forgotten() {
     CHECK(get(programs, 2) != unused);
 }
 
+// A rank alone exchanges nothing, so its small calls take the fast path by every algorithm.
+static void a_rank_alone_takes_the_fast_path() {
+    ProgramCache alone(
+        {.size = 1, .rank = 0}, {.eager_slot_bytes = 4096},
+        {.speeds = {.eager_bytes = 4096}, .limits = {.arena_bytes = size_t{16} << 20}});
+    ProgramKey key = shape(16);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::broadcast, Collective::reduce_scatter,
+          Collective::all_gather, Collective::reduce, Collective::scan})
+        for (const AlgorithmRow &row : algorithm_table()) {
+            key.collective = collective;
+            key.algorithm = Algorithm(row);
+            if (!key.algorithm.has(collective)) continue;
+            const auto program = alone.get(key);
+            CHECK_OK(program);
+            CHECK((*program)->fast_path.has_value());
+            CHECK_EQ((*program)->fast_path->exchanges(), 1U);
+        }
+}
+
 // The bytes do not depend on the pieces, so the test looks at the program's geometry.
 static void a_call_is_cut_as_it_is_wanted() {
     ProgramCache programs = some_programs();
@@ -99,6 +119,7 @@ int main() {
         QTEST(a_shape_is_compiled_once),
         QTEST(a_budget_becomes_a_codec),
         QTEST(what_was_not_used_for_long_is_forgotten),
+        QTEST(a_rank_alone_takes_the_fast_path),
         QTEST(a_call_is_cut_as_it_is_wanted),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -155,7 +155,8 @@ void slots_are_as_long_as_their_readers_expect() {
             for (const char *codec : {"none", "int8"})
                 for (const uint64_t count : {0, 1, 100, 700})
                     for (const uint32_t root : {0U, 2U, 4U}) {
-                        if (!algorithm.has(collective) || !algorithm.fits_exchanges(collective, 1))
+                        if (!algorithm.has(collective) ||
+                            !algorithm.fits_exchanges(collective, 5, 1))
                             continue;
                         TwinCall call = call_of(spec(algorithm).c_str(), codec, count, 5);
                         call.collective = collective;
