@@ -107,7 +107,7 @@ Error sanitize_remote(Error told, uint32_t from, uint32_t size) {
 }
 
 std::optional<Error> SharedError::failure() const {
-    const uint32_t recorded_by = line().recorded_by.load(std::memory_order_acquire);
+    const uint32_t recorded_by = line_.recorded_by.load(std::memory_order_acquire);
     if (recorded_by == 0) return std::nullopt;
     // A rank that knows of the failure returns from its call, and its caller may then write where
     // peers still read. The fence makes a peer that sees those writes see the failure, too.
@@ -123,7 +123,7 @@ Error SharedError::set_once(const Error &error) {
     if (!is_set()) {
         peer_table_.mine().failure().error = error;
         uint32_t unset = 0;
-        line().recorded_by.compare_exchange_strong(
+        line_.recorded_by.compare_exchange_strong(
             unset, peer_table_.rank + 1, std::memory_order_acq_rel, std::memory_order_acquire);
         peer_table_.wake_all();
     }

@@ -168,20 +168,20 @@ Error sanitize_remote(Error told, uint32_t from, uint32_t size);
 
 class SharedError {
 public:
-    explicit SharedError(const PeerTable &peer_table) : peer_table_(peer_table) {}
+    explicit SharedError(const PeerTable &peer_table)
+        : peer_table_(peer_table), line_(peer_table.first().shared_error()) {}
 
-    bool is_set() const { return line().recorded_by.load(std::memory_order_acquire) != 0; }
+    bool is_set() const { return line_.recorded_by.load(std::memory_order_acquire) != 0; }
     std::optional<Error> failure() const;
     // Records the error unless one is already set, and wakes all ranks of this host. Returns the
     // recorded error. Any thread.
     Error set_once(const Error &error);
     // Returns true to one rank of this host only, the one that reports the failure.
-    bool claim_log() const { return line().is_told.exchange(1, std::memory_order_relaxed) == 0; }
+    bool claim_log() const { return line_.is_told.exchange(1, std::memory_order_relaxed) == 0; }
 
 private:
-    SharedErrorLine &line() const { return peer_table_.first().shared_error(); }
-
     const PeerTable &peer_table_;
+    SharedErrorLine &line_; // every call looks at it
     std::mutex one_writer_; // for this rank's record, which one thread at a time writes
 };
 
