@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 
-GCC_ALONE = re.compile(r" -fno-gnu-unique\b")
+GCC_ALONE = re.compile(r" (-fno-gnu-unique|-mmemset-strategy=\S+)(?=\s)")
 
 
 def compiled_files(build):
