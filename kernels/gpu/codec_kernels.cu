@@ -1,11 +1,12 @@
 // Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
 // compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk, the
-// barrier between GPUs, or keeps a state: it adds what a codec has lost to a residual, or a
-// velocity to values.
+// barrier between GPUs, a pass of the codec shared, or keeps a state: it adds what a codec has lost
+// to a residual, or a velocity to values.
 #include "kernels/gpu/gpu_barrier.hpp"
 #include "kernels/gpu/gpu_exact.hpp"
 #include "kernels/gpu/gpu_fold.hpp"
 #include "kernels/gpu/gpu_kernels.hpp"
+#include "kernels/gpu/gpu_shared.hpp"
 #include "kernels/gpu/gpu_topk.hpp"
 
 namespace qccl::QCCL_GPU {
@@ -105,6 +106,13 @@ QCCL_DEFINE(keep_error_float, 3, keep_errors<float>(batch))
 QCCL_DEFINE(keep_error_double, 1, keep_errors<double>(batch))
 QCCL_DEFINE(add_velocity_float, 3, add_velocities<float>(batch))
 QCCL_DEFINE(add_velocity_double, 1, add_velocities<double>(batch))
+
+QCCL_DEFINE(shared_scales_float, 3, find_shared_scales<float>(batch))
+QCCL_DEFINE(shared_scales_double, 2, find_shared_scales<double>(batch))
+QCCL_DEFINE(shared_integers_float, 3, make_shared_integers<float>(batch))
+QCCL_DEFINE(shared_integers_double, 1, make_shared_integers<double>(batch))
+QCCL_DEFINE(shared_values_float, 3, make_shared_values<float>(batch))
+QCCL_DEFINE(shared_values_double, 1, make_shared_values<double>(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

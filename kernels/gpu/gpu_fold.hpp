@@ -360,17 +360,21 @@ QCCL_DEVICE void measure_large(const Tensor &tensor, const Operand *operands, ui
     }
 }
 
+template <class CodecTraits, class T>
+QCCL_DEVICE void measure_tensor(const Tensor &tensor, const Operand *operands) {
+    const uint64_t values = bucket_values(tensor, operands[0]);
+    const uint64_t buckets = (tensor.count - 1) / values + 1;
+    if (values < large_bucket)
+        measure_small<CodecTraits, T>(tensor, operands, values, buckets);
+    else
+        measure_large<CodecTraits, T>(tensor, operands, values, buckets);
+}
+
 template <class CodecTraits, class T> QCCL_DEVICE void measure(const Batch &batch) {
     for (uint32_t i = 0; i < batch.tensors; i++) {
         const Tensor &tensor = batch.tensor[i];
         if (tensor.count == 0) continue;
-        const Operand *const operands = &batch.operand[tensor.first_source - 1];
-        const uint64_t values = bucket_values(tensor, operands[0]);
-        const uint64_t buckets = (tensor.count - 1) / values + 1;
-        if (values < large_bucket)
-            measure_small<CodecTraits, T>(tensor, operands, values, buckets);
-        else
-            measure_large<CodecTraits, T>(tensor, operands, values, buckets);
+        measure_tensor<CodecTraits, T>(tensor, &batch.operand[tensor.first_source - 1]);
     }
 }
 

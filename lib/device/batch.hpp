@@ -2,8 +2,10 @@
 // scratch memory. Identical on host and device. X(name) stands for each kernel. `fold` combines any
 // sources into values or codes, and `fold_exact` into sums that are rounded once. `encode` makes
 // codes of one source of values. `measure` makes scales before either. `keep_error` adds the
-// difference of two sources to its sink, and `add_velocity` a velocity. The launches of topk follow
-// each other, behind one that clears their sums. The last part of a name is the accumulator's type.
+// difference of two sources to its sink, and `add_velocity` a velocity. `shared_scales`,
+// `shared_integers` and `shared_values` are the passes of the codec shared. The launches of topk
+// follow each other, behind one that clears their sums. The last part of a name is the
+// accumulator's type.
 //
 // A Batch is the argument of one launch: plain data, passed by value. KernelLauncher fills batches
 // and the kernels read them.
@@ -105,7 +107,13 @@
     X(keep_error_float)                                                                            \
     X(keep_error_double)                                                                           \
     X(add_velocity_float)                                                                          \
-    X(add_velocity_double)
+    X(add_velocity_double)                                                                         \
+    X(shared_scales_float)                                                                         \
+    X(shared_scales_double)                                                                        \
+    X(shared_integers_float)                                                                       \
+    X(shared_integers_double)                                                                      \
+    X(shared_values_float)                                                                         \
+    X(shared_values_double)
 
 namespace qccl {
 
@@ -163,9 +171,11 @@ struct Operand {
     bool is_exponential = false;       // norm: levels are powers of two
     uint8_t rotation_log2 = 0;         // log2 of the values that are rotated together; 0: none are
     DataType type = DataType::float32; // plain: type of the values
-    uint32_t bucket = 0;               // values that share a scale; 0: all values
+    // Values that share a scale; 0: all values. Plain: values of which one number is there, for
+    // scales that are no part of a chunk; 0: each value is there.
+    uint32_t bucket = 0;
     // sink, terngrad: clip limit, in thousandths of the deviation; tbq: the threshold's bits;
-    // bound: the bound's bits
+    // bound: the bound's bits; scales of shared: the largest integer of a rank
     uint32_t clip = 0;
     std::array<uint8_t, chunk_parts> gap{}; // sink: bytes to zero before each section
     std::byte *at = nullptr;                // plain: the first value; otherwise the chunk's payload
@@ -175,6 +185,10 @@ struct Operand {
     std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
 
     constexpr bool is_plain() const { return codec == CodecId::none; }
+    // Plain: returns how many numbers there are of so many values.
+    constexpr uint64_t numbers_of(uint64_t values) const {
+        return bucket == 0 ? values : (values + bucket - 1) / bucket;
+    }
     // Plain sink: values are rounded to multiples of a step, which `clip` gives or has been
     // measured.
     constexpr bool has_grid() const { return is_plain() && (clip != 0 || is_measured); }

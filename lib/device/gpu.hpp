@@ -159,7 +159,7 @@ public:
 // What a vendor's module exports. The library loads the module when a GPU of that vendor is asked
 // for.
 struct GpuModule {
-    static constexpr uint32_t current_abi = 6; // also the numbers of kernels (batch.hpp)
+    static constexpr uint32_t current_abi = 7; // also the numbers of kernels (batch.hpp)
 
     uint32_t abi;
     const char *vendor; // "cuda"

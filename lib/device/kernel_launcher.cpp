@@ -421,6 +421,43 @@ Done KernelLauncher::add_velocity(DataType accumulator_type, void *values, void 
                {plain(accumulator_type, before), plain(accumulator_type, velocity)});
 }
 
+// Returns the operand of scales on which ranks agree, or will.
+static Operand scales_of_blocks(const uint16_t *scales, uint32_t block) {
+    Operand operand = plain(DataType::uint16, scales);
+    operand.bucket = block;
+    operand.bucket_shift = log2_of(block);
+    return operand;
+}
+
+Done KernelLauncher::find_scales(uint16_t *scales, DataType in, const void *values, uint64_t count,
+                                 uint32_t block, uint32_t limit) {
+    if (count == 0) return {};
+    constexpr KernelId kernels[] = {shared_scales_float, shared_scales_double};
+    Operand sink = scales_of_blocks(scales, block);
+    sink.clip = limit;
+    return add({kernels[column_of(in)]}, count, {}, sink, {plain(in, values)});
+}
+
+Done KernelLauncher::to_integers(float *integers, DataType in, const void *values,
+                                 const uint16_t *scales, uint64_t count, uint32_t block,
+                                 void *residual) {
+    if (count == 0) return {};
+    constexpr KernelId kernels[] = {shared_integers_float, shared_integers_double};
+    const std::array sources{plain(in, values), scales_of_blocks(scales, block),
+                             plain(in, residual)};
+    return add({kernels[column_of(in)]}, count, {}, plain(DataType::float32, integers),
+               std::span(sources).first(residual ? 3 : 2));
+}
+
+Done KernelLauncher::from_integers(DataType out, void *dst, const float *sums,
+                                   const uint16_t *scales, uint64_t count, uint32_t block,
+                                   uint32_t ranks) {
+    if (count == 0) return {};
+    constexpr KernelId kernels[] = {shared_values_float, shared_values_double};
+    return add({kernels[column_of(out)], RedOp::sum, ranks}, count, {}, plain(out, dst),
+               {plain(DataType::float32, sums), scales_of_blocks(scales, block)});
+}
+
 Done KernelLauncher::clear(std::byte *memory, size_t words) {
     if (words == 0) return {};
     QCCL_TRY(flush());

@@ -100,6 +100,17 @@ public:
                     const void *decoded, size_t count, uint32_t factor, void *velocity);
     Done add_velocity(DataType accumulator_type, void *values, void *velocity, const void *before,
                       size_t count, uint32_t momentum);
+    // The passes of the codec shared (shared_scales.hpp) over one part of a vector, whose blocks
+    // begin at its first value. In- and output may be the same memory.
+    // Makes the scales of this rank's own values.
+    Done find_scales(uint16_t *scales, DataType in, const void *values, uint64_t count,
+                     uint32_t block, uint32_t limit);
+    // `residual`, unless it is null, receives what the roundings lose; then `in` is an
+    // accumulator's type, which the residual has, too.
+    Done to_integers(float *integers, DataType in, const void *values, const uint16_t *scales,
+                     uint64_t count, uint32_t block, void *residual);
+    Done from_integers(DataType out, void *dst, const float *sums, const uint16_t *scales,
+                       uint64_t count, uint32_t block, uint32_t ranks);
     // Zeroes `words` words of 64 bits.
     Done clear(std::byte *memory, size_t words);
 

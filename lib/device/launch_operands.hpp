@@ -92,7 +92,7 @@ inline void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &lay
 // Returns the approximate bytes of `count` values. Codes and scales lie before the values without
 // codes.
 inline uint64_t bytes_of(const Operand &operand, uint64_t count) {
-    if (operand.is_plain()) return count * type_bytes(operand.type);
+    if (operand.is_plain()) return operand.numbers_of(count) * type_bytes(operand.type);
     if (operand.codec == CodecId::dummy)
         return std::min(operand.kept, count) * type_bytes(operand.type);
     if (operand.coded == 0) return 0;

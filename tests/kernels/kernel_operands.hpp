@@ -29,6 +29,7 @@ public:
                 b = static_cast<std::byte>(x = static_cast<uint8_t>(x * 5 + 3));
     }
     std::byte *data() { return lines_[1].bytes + shift_; }
+    size_t bytes() const { return bytes_; }
     // Returns the bytes with 64 bytes of guard on both sides.
     std::span<const std::byte> all() { return {data() - 64, bytes_ + 128}; }
 

@@ -355,7 +355,7 @@ Outcome outcome_of(const Done &done) {
 // Returns the bytes that an operand must have at least. Coded values lie where their codec places
 // them, so only their first byte is checked.
 size_t least_bytes(const Operand &operand, uint64_t count) {
-    return operand.is_plain() ? count * type_bytes(operand.type) : 1;
+    return operand.is_plain() ? operand.numbers_of(count) * type_bytes(operand.type) : 1;
 }
 
 Outcome check_addresses(Runtime &runtime, int device, const Batch &batch) {
