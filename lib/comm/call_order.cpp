@@ -38,6 +38,11 @@ std::optional<uint64_t> CallSequencer::await_next() {
     return ++issued_;
 }
 
+uint64_t CallSequencer::next_in_turn() {
+    const std::lock_guard lock(mutex_);
+    return ++issued_;
+}
+
 void CallSequencer::finish(uint64_t call, bool was_enqueued) {
     const std::lock_guard lock(mutex_);
     done_ = call;

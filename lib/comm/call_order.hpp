@@ -48,6 +48,8 @@ public:
     // Waits for a turn and only then numbers the call, for calls whose order is not known before.
     // Returns nothing if the communicator is closed.
     std::optional<uint64_t> await_next();
+    // Numbers another call, which has the turn as well that await_next has given this thread.
+    uint64_t next_in_turn();
     // Ends the turn of `call`. `was_enqueued`: enqueued() has counted the call.
     void finish(uint64_t call, bool was_enqueued);
 
@@ -85,7 +87,7 @@ private:
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    uint64_t issued_ = 0; // changed inside the entry guard, or by await_next under the mutex
+    uint64_t issued_ = 0; // changed inside the entry guard, or in awaited turns under the mutex
     uint64_t done_ = 0;
     std::atomic<uint64_t> enqueued_{0}; // and not finished
     std::thread::id runner_;            // thread with an awaited turn or a hold

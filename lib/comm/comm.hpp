@@ -18,6 +18,7 @@
 #include "comm/implementations.hpp"
 #include "comm/streams.hpp"
 #include "device/device.hpp"
+#include "device/gpu_shared_vector.hpp"
 #include "engine/run/call_in_flight.hpp"
 #include "engine/run/engine.hpp"
 #include "engine/run/feedback_state.hpp"
@@ -276,6 +277,9 @@ private:
     // Returns the call's number. `use`: of the call's state; null: it has none.
     Result<uint64_t> take_next_turn(const Program &program, const Request &request,
                                     uint64_t captured, StateUse *use);
+    // Runs a call with shared scales, which is two calls here: `call`, which has its turn, and the
+    // next one, in the same turn. Sets the call's number to that of the last one.
+    Done execute_with_shared_scales(const Program &program, Call &call);
     void run_arrived(const Program &program, const Request &request, const Done &arrived,
                      uint64_t captured);
     Done finish_in_turn(BegunCall &begun);
@@ -316,7 +320,8 @@ private:
     std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;
     ScratchMemory scratch_memory_;
-    uint64_t fused_away_ = 0; // calls that have run as parts of others
+    std::unique_ptr<GpuSharedVector> gpu_shared_vector_; // null unless the device is a GPU
+    uint64_t fused_away_ = 0;                            // calls that have run as parts of others
     CommErrors errors_;
     const bool is_watched_; // every call is logged or traced
     bool has_told_lossy_ = false;

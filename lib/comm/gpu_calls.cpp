@@ -11,6 +11,7 @@ namespace qccl {
 Done Comm::start_queue(const Settings &settings) {
     QCCL_TRY(engine_.open_gpu());
     QCCL_TRY(guards_.open_gpu());
+    gpu_shared_vector_ = std::make_unique<GpuSharedVector>(parts_.device);
     const bool has_core = parts_.transport->ranks_per_core() <= 1;
     const GpuStreamQueue::QueueOptions options{
         .cpu = settings.progress_cpu,
@@ -73,24 +74,25 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                                       uint64_t captured, StateUse *use) {
     const auto number = sequencer_.await_next();
     if (!number) return ended();
-    const Call call{.send = request.send,
-                    .recv = request.recv,
-                    .number = *number,
-                    .captured = parts_.captures_alike ? captured : 0,
-                    .noise_seed = use ? use->seed() : request.noise_seed,
-                    .tag = request.tag,
-                    .queued = captured == 0 ? request.queued : 0, // a replay has no such time
-                    .timeout = request.timeout,
-                    .op = request.op.get(),
-                    .feedback = use ? &use->feedback() : nullptr};
+    Call call{.send = request.send,
+              .recv = request.recv,
+              .number = *number,
+              .captured = parts_.captures_alike ? captured : 0,
+              .noise_seed = use ? use->seed() : request.noise_seed,
+              .tag = request.tag,
+              .queued = captured == 0 ? request.queued : 0, // a replay has no such time
+              .timeout = request.timeout,
+              .op = request.op.get(),
+              .feedback = use ? &use->feedback() : nullptr};
     const Done done = exception_boundary([&]() -> Done {
         if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
+        if (program.shared) return execute_with_shared_scales(program, call);
         return execute(use ? program.at_call(use->feedback().call) : program, call);
     });
     if (use) use->finish(done);
-    sequencer_.finish(*number, false);
+    sequencer_.finish(call.number, false);
     QCCL_TRY(done);
-    return *number;
+    return call.number;
 }
 
 void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,

@@ -1,5 +1,6 @@
-// Makes calls of the codec `shared` (Comm::run_with_shared_scales): two calls on copies, in which
-// the ranks agree on the scales of blocks and then sum integers under these scales.
+// Makes calls of the codec `shared`: two calls, in which the ranks agree on the scales of blocks
+// and then sum integers under these scales. On hosts both are calls on copies
+// (Comm::run_with_shared_scales); on a GPU they have one turn (Comm::execute_with_shared_scales).
 #include "comm/comm.hpp"
 #include "device/shared_vector.hpp"
 
@@ -52,8 +53,8 @@ Done Comm::run_with_shared_scales(const ProgramRef &program, const Request &requ
                               {.send = request.send,
                                .recv = request.recv,
                                .owed = use ? use->feedback().owed : nullptr,
-                               .residual = use ? use->feedback().residual : nullptr,
-                               .memory = memory.data()});
+                               .residual = use ? use->feedback().residual : nullptr},
+                              memory.data());
     const std::shared_ptr<const SharedScalesCall> call(
         new SharedScalesCall{program, std::move(memory), use, vector});
     Request scales = request, integers = request;
@@ -63,6 +64,32 @@ Done Comm::run_with_shared_scales(const ProgramRef &program, const Request &requ
     QCCL_TRY(run_on_copies(ProgramRef(program, sums.agreement.get()), scales, stream,
                            std::make_shared<const ScaleCopies>(call)));
     return run_on_copies(program, integers, stream, std::make_shared<const IntegerCopies>(call));
+}
+
+Done Comm::execute_with_shared_scales(const Program &program, Call &call) {
+    GpuSharedVector &vector = *gpu_shared_vector_;
+    const CallFeedback *const feedback = std::exchange(call.feedback, nullptr);
+    // Other ranks wait for a call that a pass has ended.
+    const auto in_call = [&](const Done &done) -> Done {
+        return done ? Done() : failed(done.error(), record_of(program, call));
+    };
+    QCCL_TRY(in_call(vector.begin(program.shared->layout,
+                                  {.send = call.send,
+                                   .recv = call.recv,
+                                   .owed = feedback ? feedback->owed : nullptr,
+                                   .residual = feedback ? feedback->residual : nullptr})));
+    QCCL_TRY(in_call(vector.find_scales()));
+    call.send = call.recv = vector.scales();
+    QCCL_TRY(execute(*program.shared->agreement, call));
+    call.number = sequencer_.next_in_turn();
+    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
+    QCCL_TRY(in_call(vector.make_integers()));
+    call.send = vector.integers();
+    call.recv = vector.result();
+    QCCL_TRY(execute(program, call));
+    QCCL_TRY(in_call(vector.make_values()));
+    vector.end();
+    return {};
 }
 
 } // namespace qccl

@@ -32,14 +32,14 @@ static std::byte *aligned(std::byte *memory) {
 }
 
 SharedVector::SharedVector(const SharedLayout &layout, const Kernels &kernels,
-                           const Buffers &buffers)
+                           const SharedBuffers &buffers, std::byte *memory)
     : layout_(layout), kernels_(kernels), send_(static_cast<const std::byte *>(buffers.send)),
       recv_(static_cast<std::byte *>(buffers.recv)), owed_(buffers.owed),
       residual_(buffers.residual), sum_type_(accumulator_of(layout.type)),
-      greatest_(reinterpret_cast<uint32_t *>(aligned(buffers.memory))),
-      scales_(reinterpret_cast<uint16_t *>(aligned(buffers.memory) + scales_at(layout))),
+      greatest_(reinterpret_cast<uint32_t *>(aligned(memory))),
+      scales_(reinterpret_cast<uint16_t *>(aligned(memory) + scales_at(layout))),
       integers_(reinterpret_cast<float *>(
-          layout.is_in_result() ? recv_ : aligned(buffers.memory) + integers_at(layout))) {}
+          layout.is_in_result() ? recv_ : aligned(memory) + integers_at(layout))) {}
 
 struct SharedVector::Converted {
     alignas(cache_line) float values[most_converted];

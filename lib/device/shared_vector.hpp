@@ -1,7 +1,8 @@
 // The vector of one call with shared scales (the codec shared), on a host: makes scales and
-// integers of a rank's values, and values of sums of integers. Communicators use it before and
-// after the two collectives of which such a call consists. The thread that makes the call creates
-// it, and the one that runs the call does the rest; nothing blocks.
+// integers of a rank's values, and values of sums of integers. GpuSharedVector is the same on a
+// GPU. Communicators use it before and after the two collectives of which such a call consists. The
+// thread that makes the call creates it, and the one that runs the call does the rest; nothing
+// blocks.
 #pragma once
 
 #include "base/types.hpp"
@@ -32,18 +33,21 @@ struct SharedLayout {
     size_t memory_bytes() const;
 };
 
+// The caller's memory.
+struct SharedBuffers {
+    const void *send = nullptr;
+    void *recv = nullptr;
+    // Of a state: what it owes, which is added to the values, and the new residual; null: the call
+    // has none. Both have the type of the values' accumulator.
+    const std::byte *owed = nullptr;
+    std::byte *residual = nullptr;
+};
+
 class SharedVector {
 public:
-    struct Buffers {
-        const void *send = nullptr;
-        void *recv = nullptr;
-        // Of a state: what it owes, which is added to the values, and the new residual; null: the
-        // call has none. Both have the type of the values' accumulator.
-        const std::byte *owed = nullptr;
-        std::byte *residual = nullptr;
-        std::byte *memory = nullptr; // of memory_bytes()
-    };
-    SharedVector(const SharedLayout &layout, const Kernels &kernels, const Buffers &buffers);
+    // `memory` has memory_bytes().
+    SharedVector(const SharedLayout &layout, const Kernels &kernels, const SharedBuffers &buffers,
+                 std::byte *memory);
 
     // Both collectives are in place.
     uint16_t *scales() const { return scales_; }

@@ -307,10 +307,6 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
 }
 
 Done CallPolicy::check_shared(const Codec &asked) const {
-    if (has_gpus())
-        return invalid_argument("codec %s: the device of a rank is a GPU, and integers under "
-                                "shared scales are summed on hosts",
-                                spec(asked).c_str());
     if (most_shared_sum(asked, ranks) <= largest_exact_sum) return {};
     return invalid_argument("codec %s: sums of the integers of %u ranks may need more than the 24 "
                             "bits in which they are exact",
