@@ -123,14 +123,6 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, is_known ? text : word, possible);
 }
 
-// What the codec shared has not, besides what CallPolicy::check says.
-static Done check_shared(const Codec &codec, const ProgramKey &key) {
-    if (!codec.shares_scales()) return {};
-    if (!key.v.parts && key.spacing == 0) return {};
-    return invalid_argument("codec %s: not possible with %s", spec(codec).c_str(),
-                            key.v.parts ? "v-forms" : "a stride");
-}
-
 // A call that is encoded becomes one on the values that the codec sees.
 static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollConfig_t &config,
                          ProgramKey &key) {
@@ -144,16 +136,13 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
     if (own && key.collective == Collective::barrier)
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
-    QCCL_TRY(CodecChoice choice,
-             policy.choose_codec(own                 ? &own->codec
-                                 : given.is_lossless ? &lossless
-                                                     : nullptr,
-                                 policy.traits(key.collective, values.type, key.op, values.count)));
-    if (const Done possible = check_shared(choice.codec, key); !possible) {
-        if (own) return possible;
-        choice.codec = {};
-        choice.passed_over = possible.error();
-    }
+    CallTraits traits = policy.traits(key.collective, values.type, key.op, values.count);
+    traits.is_v_form = key.v.parts != nullptr;
+    traits.has_stride = key.spacing != 0;
+    QCCL_TRY(const CodecChoice choice, policy.choose_codec(own                 ? &own->codec
+                                                           : given.is_lossless ? &lossless
+                                                                               : nullptr,
+                                                           traits));
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;
