@@ -63,6 +63,11 @@ def all_reduced(values, op="sum", codec="shared", **options):
     return qccl.run_threads(len(values), lambda comm: comm.all_reduce(values[comm.rank].copy(), op, codec=codec, **options))
 
 
+def residual_of(state, dtype):
+    """What the state owes, as its saved form has it behind a header of 64 bytes."""
+    return state.save()[64:].view(dtype)
+
+
 class SharedTest(unittest.TestCase):
     def assert_same(self, got, expected):
         self.assertEqual(got.dtype, expected.dtype)
@@ -207,6 +212,80 @@ class SharedTest(unittest.TestCase):
             error = [np.square(np.mean([got[0][call][96:].astype(np.float64) for call in range(calls)], axis=0) - exact).sum()
                      for calls in (1, 4)]
             self.assertLess(error[1], error[0] / 8)
+
+    def test_residuals_of_other_reductions(self):
+        ranks, count = 3, 3003
+        whole, parts = [slice(0, count)], [slice(begin, begin + count // ranks) for begin in range(0, count, count // ranks)]
+        for dtype, wide in ((np.float32, np.float32), (np.float16, np.float32), (np.float64, np.float64)):
+            values = np.random.default_rng(8).standard_normal((ranks, count)).astype(dtype)
+            values[2, 1500] = np.nan
+
+            def body(comm):
+                mine, got = values[comm.rank], []
+                to_root, to_all = qccl.State(comm, mine), qccl.State(comm, mine)
+                for _ in range(3):
+                    sums = comm.reduce(mine.copy(), "avg", root=1, codec="shared:bits=3", state=to_root)
+                    part = comm.reduce_scatter(mine.copy(), "avg", codec="shared:bits=3", state=to_all)
+                    got.append(((sums, residual_of(to_root, wide)), (part, residual_of(to_all, wide))))
+                return got
+
+            got = qccl.run_threads(ranks, body)
+            for which, spans in enumerate((whole, parts)):
+                owed = np.zeros((ranks, count), wide)
+                for call in range(3):
+                    with np.errstate(invalid="ignore"):
+                        inputs = values.astype(wide) + owed
+                        sums = [expected_sums(inputs[:, span], 3, 32, "avg").astype(dtype) for span in spans]
+                        kept = np.stack([np.concatenate([inputs[rank, span] - decoded_alone(inputs[:, span], rank, 3).astype(wide)
+                                                         for span in spans]) for rank in range(ranks)])
+                    owed = np.where(np.isfinite(kept), kept, 0)
+                    self.assertGreater(np.count_nonzero(owed), count)
+                    for rank in range(ranks):
+                        with self.subTest(dtype=dtype, parts=len(spans), call=call, rank=rank):
+                            result, residual = got[rank][call][which]
+                            np.testing.assert_array_equal(residual, owed[rank])
+                            if len(spans) == ranks:
+                                self.assert_same(result, sums[rank])
+                            elif rank == 1:
+                                self.assert_same(result, sums[0])
+
+    def test_a_failure_between_the_two_collectives_leaves_the_state_as_it_was(self):
+        values = np.random.default_rng(9).standard_normal((2, 3000)).astype(np.float32)
+        self.addCleanup(os.environ.pop, "QCCL_INJECT", None)
+
+        def reduced(comm, state, stream=None):
+            mine = values[comm.rank].copy()
+            comm.all_reduce(mine, "avg", codec="shared:bits=3", state=state, stream=stream)
+            if stream:
+                stream.synchronize()
+            return mine
+
+        def undisturbed(comm):
+            state = qccl.State(comm, values[comm.rank])
+            return [(reduced(comm, state), state.save().tobytes()) for _ in range(3)]
+
+        expected = qccl.run_threads(2, undisturbed)
+        for on_stream in (False, True):
+            states = [None, None]
+
+            def interrupted(comm):
+                stream = qccl.Stream() if on_stream else None
+                states[comm.rank] = qccl.State(comm, values[comm.rank])
+                self.assert_same(reduced(comm, states[comm.rank], stream), expected[comm.rank][0][0])
+                with self.assertRaises(qccl.Revoked):
+                    reduced(comm, states[comm.rank], stream)
+
+            def resumed(comm):
+                for sums, saved in expected[comm.rank][1:]:
+                    self.assert_same(reduced(comm, states[comm.rank]), sums)
+                    self.assertEqual(states[comm.rank].save().tobytes(), saved)
+
+            os.environ["QCCL_INJECT"] = "rank=0,call=4,revoke"  # the sums of the second call with the state
+            qccl.run_threads(2, interrupted)
+            del os.environ["QCCL_INJECT"]
+            for rank in range(2):
+                self.assertEqual(states[rank].save().tobytes(), expected[rank][0][1])
+            qccl.run_threads(2, resumed)
 
     def test_prepared_and_layered_calls(self):
         values = hard_values(8, 3, 5000)
