@@ -154,7 +154,7 @@ Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
     set_codec(descriptor, spec(chosen) + " as " + spec(chosen.without_use()));
     program.shape = descriptor;
     program.raw_bytes = vector_count(key.collective, key.count, team_.size) * type_bytes(key.type);
-    SharedSums sums{.layout = layout_of(key, team_)};
+    SharedSums sums{.layout = layout_of(key, team_), .op = key.op};
     QCCL_TRY(sums.agreement, make_agreement(sums.layout.blocks(), descriptor));
     program.shared = std::make_shared<const SharedSums>(std::move(sums));
     return std::make_shared<const Program>(std::move(program));

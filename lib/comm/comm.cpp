@@ -257,6 +257,7 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     CallDescriptor named = own->shape.descriptor();
     named.collective = call;
     own->shape = named;
+    own->own_call = call;
     if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
     QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}));
     return sequencer_.issued();

@@ -243,6 +243,18 @@ class Recorded(WhatIf):
         self.assertIn("recorded      same plan      asked for", table)
         self.assertIn("all_reduce 4194304 float sum (2 ranks): none", table)
 
+    def test_a_call_with_shared_scales_is_two_collectives(self):
+        tool.run([PERF, "reduce_scatter", "--ranks", "3", "-b", "1500K", "-e", "1500K", "-n", "3", "-w", "0", "-c", "0", "-d", "half",
+                  "-o", "avg", "--codec", "shared:bits=5"], env={**QUIET, "QCCL_RECORD_CALLS": str(self.folder / "c-%r")})
+        answer = self.answer([(self.folder / f"c-{rank}").read_text() for rank in range(3)])
+        # The caller's call, beside which qccl-perf measures one without a codec, and the agreement on the scales of its blocks.
+        sums = ("reduce_scatter", "half", "avg", 256000)
+        shapes = {(*(shape[key] for key in ("collective", "type", "op", "count")), shape["same_plan"]["codec"]): shape
+                  for shape in answer["shapes"]}
+        self.assertEqual(set(shapes), {(*sums, "shared:bits=5"), (*sums, "none"), ("all_reduce", "uint16", "max", 24000, "none")})
+        self.assertEqual(shapes["all_reduce", "uint16", "max", 24000, "none"]["calls"], shapes[(*sums, "shared:bits=5")]["calls"])
+        self.assertAlmostEqual(answer["same_plan"]["wire_bytes"] / answer["recorded"]["wire_bytes"], 1, delta=2e-3)
+
 
 class Refusals(WhatIf):
     def test_are_sentences(self):

@@ -96,6 +96,7 @@ struct WarmUpStage {
 // them of the caller's values, and values of their sums.
 struct SharedSums {
     SharedLayout layout;
+    RedOp op = RedOp::sum;                      // of the caller's values
     std::shared_ptr<const Program> agreement{}; // the maximum of all scales
 };
 
@@ -106,7 +107,9 @@ struct Program {
     // What the caller asked the planner for. Only traces show it.
     std::string asked_codec = "none", asked_algorithm = "auto";
     uint64_t asked_hash = 0; // hash of both
-    Schedule schedule{};     // placed, fused and lowered
+    // Set if the program is that of a call of the library's own: what traces call it.
+    std::optional<Collective> own_call{};
+    Schedule schedule{}; // placed, fused and lowered
     Layout layout;
     Geometry geometry;
 

@@ -29,9 +29,11 @@ uint32_t traced_shape(CallTracer &tracer, const Program &program) {
     const uint64_t key = program.shape.fingerprint() ^ program.asked_hash;
     if (const uint32_t known = tracer.find_shape(key)) return known;
     const Work &work = program.work;
-    return tracer.add_shape(key, {.collective = program.shape.descriptor().collective,
-                                  .type = work.type,
-                                  .op = work.op,
+    // Sums of integers are the caller's sums; the agreement on their scales is a call by itself.
+    const bool is_shared = program.shared != nullptr;
+    return tracer.add_shape(key, {.collective = program.own_call.value_or(work.called()),
+                                  .type = is_shared ? program.shared->layout.type : work.type,
+                                  .op = is_shared ? program.shared->op : work.op,
                                   .root = work.team.root,
                                   .count = work.count,
                                   .asked_codec = program.asked_codec,
