@@ -1,6 +1,6 @@
-// Tests the codec shared on emulated GPUs of both widths: calls have the bytes that communicators
-// of hosts give, with every collective of the codec, type and block, with ranks of hosts among
-// them, from streams, prepared calls, groups and graphs, and with states.
+// Tests the codec shared on emulated GPUs of both widths: calls have the bytes of the slow twin and
+// of communicators of hosts, with every collective of the codec, type and block, with ranks of
+// hosts among them, from streams, prepared calls, groups and graphs, and with states.
 #include "tests/kit/case_table.hpp"
 #include "device_ranks.hpp"
 
@@ -64,7 +64,11 @@ std::vector<SharedShape> all_shapes() {
     return shapes;
 }
 
-// Memory of one rank's calls, and what it makes of a call.
+golden::Kind kind_of(size_t number) {
+    return number % 4 == 1 ? golden::Kind::few_specials : golden::Kind::spread;
+}
+
+// Returns what a rank gets of a call, in place or not, at once or from a stream.
 Bytes run_on(const char *device, const TwinCall &call, uint32_t rank, qcclComm_t comm,
              const Bytes &input, size_t number) {
     qcclEmulatedStream_t stream = nullptr;
@@ -84,15 +88,14 @@ std::vector<std::vector<Bytes>> run_all(const Devices &devices,
     std::vector<std::vector<Bytes>> got(devices.size());
     Comms(devices).on_each([&](uint32_t rank, qcclComm_t comm) {
         for (size_t i = 0; i < calls.size(); i++) {
-            const auto kind = i % 4 == 1 ? golden::Kind::few_specials : golden::Kind::spread;
-            got[rank].push_back(
-                run_on(devices[rank], calls[i], rank, comm, make_inputs(calls[i], kind)[rank], i));
+            const Bytes input = make_inputs(calls[i], kind_of(i))[rank];
+            got[rank].push_back(run_on(devices[rank], calls[i], rank, comm, input, i));
         }
     });
     return got;
 }
 
-void calls_have_the_bytes_of_hosts() {
+void calls_have_the_slow_twins_bytes() {
     for (const Devices &devices :
          {Devices{"emulated:0", "emulated:1"}, Devices{"emulated:1", "host"},
           Devices{"emulated:0", "emulated:0", "emulated:1"},
@@ -102,20 +105,22 @@ void calls_have_the_bytes_of_hosts() {
         std::vector<TwinCall> calls;
         for (const SharedShape &shape : all_shapes())
             calls.push_back(call_of(shape, ranks, calls.size()));
-        const auto want = run_all(Devices(ranks, "host"), calls), got = run_all(devices, calls);
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            for (size_t i = 0; i < calls.size(); i++)
-                if (got[rank][i] != want[rank][i])
+        const auto of_hosts = run_all(Devices(ranks, "host"), calls), got = run_all(devices, calls);
+        for (size_t i = 0; i < calls.size(); i++) {
+            const auto twin = slow_twin(calls[i], make_inputs(calls[i], kind_of(i)));
+            for (uint32_t rank = 0; rank < ranks; rank++)
+                if (got[rank][i] != twin[rank] || of_hosts[rank][i] != twin[rank])
                     throw Failure{words_of(calls[i], i % 3 == 0) + ": rank " +
-                                  std::to_string(rank) + " on " + devices[rank] +
-                                  " has not the bytes of a host"};
+                                  std::to_string(rank) + " has not the slow twin's bytes, on " +
+                                  (got[rank][i] != twin[rank] ? devices[rank] : "a host")};
+        }
     }
 }
 
 // ---- States, prepared calls, groups and graphs
 
 const Devices two{"emulated:0", "emulated:1"};
-constexpr size_t count = 5003;
+constexpr size_t count = 5004;
 
 std::vector<float> input_of(size_t rank, size_t call) {
     std::vector<float> input(count);
@@ -141,8 +146,19 @@ Bytes residual_of(qcclState_t state) {
     return {saved.begin() + header, saved.end()};
 }
 
+// Averages the values of all ranks in place.
+qcclResult_t average(Collective collective, float *values, size_t rank, qcclComm_t comm,
+                     qcclStream_t stream, const qcclCollConfig_t &config) {
+    const size_t part = count / two.size();
+    if (collective == Collective::reduce_scatter)
+        return qcclReduceScatterConfig(values, values + rank * part, part, qcclFloat32, qcclAvg,
+                                       comm, stream, &config);
+    return qcclAllReduceConfig(values, values, count, qcclFloat32, qcclAvg, comm, stream, &config);
+}
+
 // Calls of hosts, one after the other: the slow twin of the GPUs' calls below.
-std::vector<Outcome> sums_of_hosts(size_t calls, bool has_state) {
+std::vector<Outcome> sums_of_hosts(size_t calls, bool has_state,
+                                   Collective collective = Collective::all_reduce) {
     std::vector<Outcome> outcomes(two.size());
     Comms(Devices(two.size(), "host")).on_each([&](uint32_t rank, qcclComm_t comm) {
         const CodecHandle codec(*parse_codec("shared:bits=3"), 0);
@@ -151,8 +167,7 @@ std::vector<Outcome> sums_of_hosts(size_t calls, bool has_state) {
         if (has_state) check(qcclStateCreate(&config.state, comm, count, qcclFloat32, nullptr));
         for (size_t call = 0; call < calls; call++) {
             std::vector<float> values = input_of(rank, call);
-            check(qcclAllReduceConfig(values.data(), values.data(), count, qcclFloat32, qcclAvg,
-                                      comm, QCCL_STREAM_SYNC, &config));
+            check(average(collective, values.data(), rank, comm, QCCL_STREAM_SYNC, config));
             outcomes[rank].sums.push_back(values);
             if (has_state) outcomes[rank].residuals.push_back(residual_of(config.state));
         }
@@ -164,7 +179,7 @@ std::vector<Outcome> sums_of_hosts(size_t calls, bool has_state) {
 // The calls of one rank on a GPU.
 struct GpuCalls {
     GpuCalls(size_t rank, GpuRank &on, size_t calls)
-        : on_(on), codec_(*parse_codec("shared:bits=3"), 0) {
+        : rank_(rank), on_(on), codec_(*parse_codec("shared:bits=3"), 0) {
         config.codec = codec_.get();
         for (size_t call = 0; call < calls; call++) {
             inputs.push_back(input_of(rank, call));
@@ -177,9 +192,9 @@ struct GpuCalls {
             CHECK_EMULATED(qcclEmulatedMemcpy(values[call]->data(), inputs[call].data(),
                                               count * sizeof(float)));
     }
-    void make(size_t call, qcclStream_t stream) {
-        check(qcclAllReduceConfig(values[call]->data(), values[call]->data(), count, qcclFloat32,
-                                  qcclAvg, on_.comm, stream, &config));
+    void make(size_t call, qcclStream_t stream) { check(result_of(call, stream)); }
+    qcclResult_t result_of(size_t call, qcclStream_t stream) {
+        return average(collective, values[call]->data(), rank_, on_.comm, stream, config);
     }
     void synchronize() { CHECK_EMULATED(qcclEmulatedStreamSynchronize(on_.stream)); }
     void check_sums(const Outcome &want) {
@@ -187,11 +202,13 @@ struct GpuCalls {
             CHECK(values[call]->read() == want.sums[call]);
     }
 
+    Collective collective = Collective::all_reduce;
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     std::vector<std::vector<float>> inputs;
     std::vector<std::unique_ptr<GpuFloats>> values;
 
 private:
+    const size_t rank_;
     GpuRank &on_;
     const CodecHandle codec_;
 };
@@ -219,19 +236,22 @@ void streams_and_groups_make_the_same_sums() {
 
 void a_state_makes_good_what_rounding_has_lost() {
     constexpr size_t many = 4;
-    const auto want = sums_of_hosts(many, true);
-    CHECK(want[0].sums != sums_of_hosts(many, false)[0].sums);
-    GpuRanks(two).on_each([&](size_t number, GpuRank &rank) {
-        GpuCalls calls(number, rank, many);
-        check(qcclStateCreate(&calls.config.state, rank.comm, count, qcclFloat32, nullptr));
-        for (size_t call = 0; call < many; call++) {
-            calls.make(call, call % 2 == 0 ? rank.stream : QCCL_STREAM_SYNC);
-            calls.synchronize();
-            CHECK(residual_of(calls.config.state) == want[number].residuals[call]);
-        }
-        calls.check_sums(want[number]);
-        check(qcclStateDestroy(calls.config.state));
-    });
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+        const auto want = sums_of_hosts(many, true, collective);
+        CHECK(want[0].sums != sums_of_hosts(many, false, collective)[0].sums);
+        GpuRanks(two).on_each([&](size_t number, GpuRank &rank) {
+            GpuCalls calls(number, rank, many);
+            calls.collective = collective;
+            check(qcclStateCreate(&calls.config.state, rank.comm, count, qcclFloat32, nullptr));
+            for (size_t call = 0; call < many; call++) {
+                calls.make(call, call % 2 == 0 ? rank.stream : QCCL_STREAM_SYNC);
+                calls.synchronize();
+                CHECK(residual_of(calls.config.state) == want[number].residuals[call]);
+            }
+            calls.check_sums(want[number]);
+            check(qcclStateDestroy(calls.config.state));
+        });
+    }
 }
 
 void a_failure_between_the_two_collectives_leaves_the_state_as_it_was() {
@@ -246,10 +266,8 @@ void a_failure_between_the_two_collectives_leaves_the_state_as_it_was() {
             calls.make(0, rank.stream);
             calls.synchronize();
             CHECK(residual_of(calls.config.state) == want[number].residuals[0]);
-            float *const values = calls.values[1]->data();
-            const qcclResult_t result = qcclAllReduceConfig(
-                values, values, count, qcclFloat32, qcclAvg, rank.comm,
-                on_stream ? static_cast<void *>(rank.stream) : QCCL_STREAM_SYNC, &calls.config);
+            const qcclResult_t result =
+                calls.result_of(1, on_stream ? static_cast<void *>(rank.stream) : QCCL_STREAM_SYNC);
             calls.synchronize();
             CHECK_EQ(on_stream ? async_error(rank.comm) : result, qcclRevoked);
             CHECK(residual_of(calls.config.state) == want[number].residuals[0]);
@@ -297,7 +315,7 @@ void prepared_calls_and_replays_are_made_again() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(calls_have_the_bytes_of_hosts),
+        QTEST(calls_have_the_slow_twins_bytes),
         QTEST(streams_and_groups_make_the_same_sums),
         QTEST(a_state_makes_good_what_rounding_has_lost),
         QTEST(a_failure_between_the_two_collectives_leaves_the_state_as_it_was),

@@ -148,7 +148,7 @@ void large_vectors_are_cut() {
             call.number = 0;
             std::string wrong;
             for (const char *algorithm : {"ring", "direct"})
-                for (const char *codec : {"none", "int8", "int4", "topk"}) {
+                for (const char *codec : {"none", "int8", "int4", "topk", "shared"}) {
                     call.algorithm = algorithm;
                     call.codec = *parse_codec(codec);
                     call.number++;

@@ -587,7 +587,8 @@ private:
 } // namespace
 
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs) {
-    return Twin(call, inputs).run();
+    const bool is_shared = call.codec.shares_scales() && call.ranks > 1;
+    return is_shared ? shared_twin(call, inputs) : Twin(call, inputs).run();
 }
 
 } // namespace qtest
