@@ -171,11 +171,11 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
     // As in a call.
     CodedValues values =
         coded_values(question.collective, question.type, question.op, question.count);
-    CallTraits traits =
-        parts.policy.traits(question.collective, values.type, question.op, values.count);
-    traits.is_v_form = question.v_form.has_value();
-    QCCL_TRY(CallChoice choice, parts.policy.choose(question.codec ? &*question.codec : nullptr,
-                                                    named, traits, question.v_form));
+    QCCL_TRY(CallChoice choice,
+             parts.policy.choose(
+                 question.codec ? &*question.codec : nullptr, named,
+                 parts.policy.traits(question.collective, values.type, question.op, values.count),
+                 question.v_form));
     if (question.v_form && !are_counts_common(*question.v_form) && !choice.algorithm)
         choice.algorithm = algorithms().front();
     if (choice.codec.keeps_type()) values = {question.type, question.count};

@@ -118,16 +118,31 @@ Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, CallDescriptor 
 
 static SharedLayout layout_of(const ProgramKey &key, Team team) {
     team.root = key.root;
-    const bool has_parts = row_of(key.collective).scatters;
     SharedLayout layout{.type = key.type,
                         .block = key.codec.shared_block,
                         .limit = shared_limit(key.codec),
-                        .divisor = key.op == RedOp::avg ? team.size : 1,
-                        .parts = parts_of(key.collective, team.size),
-                        .part_values = key.count};
-    layout.first_result = has_parts ? team.rank * key.count : 0;
-    layout.results = has_output(key.collective, team) ? key.count : 0;
+                        .divisor = key.op == RedOp::avg ? team.size : 1};
+    const bool has_parts = row_of(key.collective).scatters;
+    if (has_output(key.collective, team)) layout.result = has_parts ? team.rank : 0;
+    if (key.v.parts) {
+        for (const VFormParts::PartRange &part : key.v.parts->sent)
+            layout.add_part(part.start, part.count);
+        return layout;
+    }
+    const uint64_t step = key.spacing == 0 ? key.count : key.spacing;
+    for (uint64_t part = 0; part < parts_of(key.collective, team.size); part++)
+        layout.add_part(part * step, key.count);
     return layout;
+}
+
+// Returns the same parts without gaps: that is how integers lie.
+static KeyParts without_gaps(const KeyParts &given) {
+    if (!given.parts) return {};
+    VFormParts parts = *given.parts;
+    uint64_t end = 0;
+    for (VFormParts::PartRange &part : parts.sent)
+        part.start = std::exchange(end, end + part.count);
+    return {std::make_shared<const VFormParts>(std::move(parts))};
 }
 
 // What ranks compare is what the caller asked for, because integers and scales are all alike, and
@@ -144,16 +159,18 @@ Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
     of_integers.caller_type.reset();
     of_integers.feedback = Feedback::none; // ends before the integers
     of_integers.momentum = 0;
+    of_integers.v = without_gaps(key.v);
+    of_integers.spacing = 0;
     QCCL_TRY(const Plan plan, choose(problem_of(of_integers), inputs_, key.forced()));
     QCCL_TRY(Program program, compile_plan(of_integers, plan, chunking_with(key.pieces, cut_)));
     CallDescriptor descriptor = program.shape.descriptor();
     descriptor.type = key.caller_type.value_or(key.type);
-    descriptor.count = key.count / reals_of(descriptor.type);
+    descriptor.count /= reals_of(descriptor.type);
     descriptor.op = key.op;
     const Codec &chosen = program.work.codec;
     set_codec(descriptor, spec(chosen) + " as " + spec(chosen.without_use()));
     program.shape = descriptor;
-    program.raw_bytes = vector_count(key.collective, key.count, team_.size) * type_bytes(key.type);
+    program.raw_bytes = program.raw_bytes / sizeof(float) * type_bytes(key.type);
     SharedSums sums{.layout = layout_of(key, team_), .op = key.op};
     QCCL_TRY(sums.agreement, make_agreement(sums.layout.blocks(), descriptor));
     program.shared = std::make_shared<const SharedSums>(std::move(sums));

@@ -94,13 +94,10 @@ Result<Explanation> explain_choice(const CommParts &parts, const ProgramKey &key
                           .places = parts.places.get()};
     QCCL_TRY(Explanation explanation, explain(problem, inputs, key.forced()));
     if (const auto form = key.v_form()) explanation.set_v_form(*form);
-    CallTraits traits = parts.policy.traits(key.collective, key.type, key.op, key.count);
-    traits.is_v_form = key.v_form().has_value();
-    traits.has_stride = key.spacing != 0;
     QCCL_TRY(const CallChoice choice,
-             parts.policy.choose(names.codec ? &key.codec : nullptr,
-                                 names.algorithm ? key.algorithm : Algorithm(), traits,
-                                 key.v_form()));
+             parts.policy.choose(
+                 names.codec ? &key.codec : nullptr, names.algorithm ? key.algorithm : Algorithm(),
+                 parts.policy.traits(key.collective, key.type, key.op, key.count), key.v_form()));
     explanation.rules = choice.reasons;
     return explanation;
 }

@@ -24,7 +24,7 @@ Done GpuSharedVector::finish() {
 
 // The memory has the scales, then the integers, and then the values of a call with a state.
 Done GpuSharedVector::begin(const SharedLayout &layout, const SharedBuffers &buffers) {
-    layout_ = layout;
+    layout_ = &layout;
     buffers_ = buffers;
     const DataType sum_type = accumulator_of(layout.type);
     const size_t integers_at = round_up(layout.blocks() * sizeof(uint16_t), gpu_alignment);
@@ -44,52 +44,50 @@ void GpuSharedVector::end() {
     if (memory_.bytes() > most_kept) memory_ = {};
 }
 
-const std::byte *GpuSharedVector::input(uint64_t first) const {
-    if (sums_) return sums_ + first * type_bytes(accumulator_of(layout_.type));
-    return static_cast<const std::byte *>(buffers_.send) + first * type_bytes(layout_.type);
+const std::byte *GpuSharedVector::input(const SharedPart &part) const {
+    if (sums_) return sums_ + part.integer * type_bytes(accumulator_of(layout_->type));
+    return static_cast<const std::byte *>(buffers_.send) + part.start * type_bytes(layout_->type);
 }
 
 template <class Visitor> Done GpuSharedVector::for_each_part(const Visitor &visit) {
-    for (uint64_t part = 0; part < layout_.parts; part++)
-        QCCL_TRY(visit(part * layout_.part_values, scales_ + part * layout_.part_blocks()));
+    for (const SharedPart &part : layout_->parts) QCCL_TRY(visit(part, scales_ + part.scale));
     return finish();
 }
 
+// A call with a state has no gaps between its parts.
 Done GpuSharedVector::find_scales() {
-    const DataType sum_type = accumulator_of(layout_.type);
+    const DataType sum_type = accumulator_of(layout_->type);
     if (sums_) {
         const KernelLauncher::Source sources[] = {
-            {.type = layout_.type, .at = static_cast<const std::byte *>(buffers_.send)},
+            {.type = layout_->type, .at = static_cast<const std::byte *>(buffers_.send)},
             {.type = sum_type, .at = buffers_.owed}};
-        QCCL_TRY(launcher_.fold({.sources = sources, .count = layout_.values()}, sum_type, sum_type,
-                                sums_));
+        QCCL_TRY(launcher_.fold({.sources = sources, .count = layout_->values()}, sum_type,
+                                sum_type, sums_));
         QCCL_TRY(launcher_.flush());
     }
-    const DataType type = sums_ ? sum_type : layout_.type;
-    return for_each_part([&](uint64_t first, uint16_t *scales) {
-        return launcher_.find_scales(scales, type, input(first), layout_.part_values, layout_.block,
-                                     layout_.limit);
+    const DataType type = sums_ ? sum_type : layout_->type;
+    return for_each_part([&](const SharedPart &part, uint16_t *scales) {
+        return launcher_.find_scales(scales, type, input(part), part.count, layout_->block,
+                                     layout_->limit);
     });
 }
 
 // The only encode of a value is the one on its own rank.
 Done GpuSharedVector::make_integers() {
-    const DataType sum_type = accumulator_of(layout_.type);
-    return for_each_part([&](uint64_t first, const uint16_t *scales) {
+    const DataType sum_type = accumulator_of(layout_->type);
+    return for_each_part([&](const SharedPart &part, const uint16_t *scales) {
         std::byte *const residual =
-            sums_ ? buffers_.residual + first * type_bytes(sum_type) : nullptr;
-        return launcher_.to_integers(integers_ + first, sums_ ? sum_type : layout_.type,
-                                     input(first), scales, layout_.part_values, layout_.block,
-                                     residual);
+            sums_ ? buffers_.residual + part.integer * type_bytes(sum_type) : nullptr;
+        return launcher_.to_integers(integers_ + part.integer, sums_ ? sum_type : layout_->type,
+                                     input(part), scales, part.count, layout_->block, residual);
     });
 }
 
 Done GpuSharedVector::make_values() {
-    if (layout_.results == 0) return {};
-    const uint64_t part = layout_.first_result / layout_.part_values;
-    QCCL_TRY(launcher_.from_integers(layout_.type, buffers_.recv, result(),
-                                     scales_ + part * layout_.part_blocks(), layout_.results,
-                                     layout_.block, layout_.divisor));
+    if (!layout_->result) return {};
+    const SharedPart &part = layout_->parts[*layout_->result];
+    QCCL_TRY(launcher_.from_integers(layout_->type, buffers_.recv, result(), scales_ + part.scale,
+                                     part.count, layout_->block, layout_->divisor));
     return finish();
 }
 

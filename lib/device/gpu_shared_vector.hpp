@@ -19,7 +19,7 @@ public:
     explicit GpuSharedVector(const Device &device);
     GpuSharedVector(const GpuSharedVector &) = delete;
 
-    // Begins a call. An error, also of the passes, is the GPU's.
+    // Begins a call, whose caller keeps the layout. An error, also of the passes, is the GPU's.
     Done begin(const SharedLayout &layout, const SharedBuffers &buffers);
     // Ends the call; memory that few calls need is given back.
     void end();
@@ -27,7 +27,7 @@ public:
     // Of the call that has begun. Both collectives are in place.
     uint16_t *scales() const { return scales_; }
     float *integers() const { return integers_; }
-    float *result() const { return integers_ + layout_.first_result; }
+    float *result() const { return integers_ + layout_->first_result(); }
 
     Done find_scales(); // those of this rank's values
     // Requires the scales on which the ranks have agreed.
@@ -37,19 +37,18 @@ public:
 private:
     // Calls visit(part) for each part, and waits for what that launches.
     template <class Visitor> Done for_each_part(const Visitor &visit);
-    // What becomes integers, from value `first` on.
-    const std::byte *input(uint64_t first) const;
+    const std::byte *input(const SharedPart &part) const; // what becomes integers
     Done finish();
     static Done launch(void *vector, KernelId kernel, unsigned blocks, const Batch &batch);
 
     const Device device_;
     KernelLauncher launcher_;
     DeviceMemory memory_;
-    SharedLayout layout_;
+    const SharedLayout *layout_ = nullptr;
     SharedBuffers buffers_;
     uint16_t *scales_ = nullptr;
     float *integers_ = nullptr;
-    std::byte *sums_ = nullptr; // with a state: of the values and what it owes
+    std::byte *sums_ = nullptr; // with a state: of the values and what it owes, as integers lie
 };
 
 } // namespace qccl

@@ -21,6 +21,15 @@ static size_t integers_at(const SharedLayout &layout) {
     return scales_at(layout) + round_up(layout.blocks() * sizeof(uint16_t), cache_line);
 }
 
+void SharedLayout::add_part(uint64_t start, uint64_t count) {
+    SharedPart part{.start = start, .count = count};
+    if (!parts.empty()) {
+        part.integer = values();
+        part.scale = blocks();
+    }
+    parts.push_back(part);
+}
+
 size_t SharedLayout::memory_bytes() const {
     const size_t integers = is_in_result() ? 0 : values() * sizeof(float);
     return integers_at(*this) + integers + cache_line;
@@ -46,23 +55,24 @@ struct SharedVector::Converted {
     alignas(cache_line) double inputs[most_converted];
 };
 
-uint64_t SharedVector::stretch_values(uint64_t i) const {
-    const uint64_t rest = layout_.part_values - i, block = layout_.block;
+uint64_t SharedVector::stretch_values(uint64_t values, uint64_t i) const {
+    const uint64_t rest = values - i, block = layout_.block;
     if (block <= most_converted) return std::min(most_converted / block * block, rest);
     return std::min({most_converted, block - i % block, rest});
 }
 
 template <class Visitor> void SharedVector::for_each_stretch(const Visitor &visit) const {
     const bool is_ready = layout_.type == DataType::float32 && !owed_;
-    const uint64_t part_values = layout_.part_values;
     Converted memory;
-    for (uint64_t part = 0; part < layout_.parts; part++) {
-        for (uint64_t i = 0, count = 0; i < part_values; i += count) {
-            count = is_ready ? part_values : stretch_values(i);
-            Stretch stretch{.first = part * part_values + i,
+    for (const SharedPart &part : layout_.parts) {
+        for (uint64_t i = 0, count = 0; i < part.count; i += count) {
+            count = is_ready ? part.count : stretch_values(part.count, i);
+            const std::byte *const given = send_ + (part.start + i) * type_bytes(layout_.type);
+            Stretch stretch{.first = part.integer + i,
                             .count = count,
-                            .block = part * layout_.part_blocks() + i / layout_.block,
-                            .values = reinterpret_cast<const float *>(send_) + part * part_values,
+                            .block = part.scale + i / layout_.block,
+                            .given = given,
+                            .values = reinterpret_cast<const float *>(given),
                             .inputs = nullptr};
             if (!is_ready) convert(stretch, memory);
             visit(stretch);
@@ -71,14 +81,14 @@ template <class Visitor> void SharedVector::for_each_stretch(const Visitor &visi
 }
 
 void SharedVector::convert(Stretch &stretch, Converted &memory) const {
-    const std::byte *const given = send_ + stretch.first * type_bytes(layout_.type);
     stretch.values = memory.values;
     if (!owed_) {
-        kernels_.copy(DataType::float32, memory.values, layout_.type, given, stretch.count, false);
+        kernels_.copy(DataType::float32, memory.values, layout_.type, stretch.given, stretch.count,
+                      false);
         return;
     }
     const std::byte *const owed = owed_ + stretch.first * type_bytes(sum_type_);
-    kernels_.copy(sum_type_, memory.inputs, layout_.type, given, stretch.count, false);
+    kernels_.copy(sum_type_, memory.inputs, layout_.type, stretch.given, stretch.count, false);
     kernels_.reduce(RedOp::sum, sum_type_, memory.inputs, sum_type_, owed, stretch.count);
     kernels_.copy(DataType::float32, memory.values, sum_type_, memory.inputs, stretch.count, false);
     stretch.inputs = memory.inputs;
@@ -117,17 +127,17 @@ void SharedVector::keep_errors(const Stretch &stretch) const {
 }
 
 void SharedVector::make_values() const {
-    if (layout_.results == 0) return;
-    const uint64_t part = layout_.first_result / layout_.part_values;
-    const uint16_t *const scales = scales_ + part * layout_.part_blocks();
+    if (!layout_.result) return;
+    const SharedPart &part = layout_.parts[*layout_.result];
+    const uint16_t *const scales = scales_ + part.scale;
     if (layout_.type == DataType::float32) {
-        kernels_.from_integers(reinterpret_cast<float *>(recv_), result(), scales, layout_.results,
+        kernels_.from_integers(reinterpret_cast<float *>(recv_), result(), scales, part.count,
                                layout_.block, layout_.divisor);
         return;
     }
     Converted memory;
-    for (uint64_t i = 0, count = 0; i < layout_.results; i += count) {
-        count = stretch_values(i);
+    for (uint64_t i = 0, count = 0; i < part.count; i += count) {
+        count = stretch_values(part.count, i);
         kernels_.from_integers(memory.values, result() + i, scales + i / layout_.block, count,
                                layout_.block, layout_.divisor);
         kernels_.copy(layout_.type, recv_ + i * type_bytes(layout_.type), DataType::float32,

@@ -306,10 +306,7 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
     return policy;
 }
 
-Done CallPolicy::check_shared(const Codec &asked, const CallTraits &call) const {
-    if (call.is_v_form || call.has_stride)
-        return invalid_argument("codec %s: not possible with %s", spec(asked).c_str(),
-                                call.is_v_form ? "v-forms" : "a stride");
+Done CallPolicy::check_shared(const Codec &asked) const {
     if (most_shared_sum(asked, ranks) <= largest_exact_sum) return {};
     return invalid_argument("codec %s: sums of the integers of %u ranks may need more than the 24 "
                             "bits in which they are exact",
@@ -318,7 +315,7 @@ Done CallPolicy::check_shared(const Codec &asked, const CallTraits &call) const 
 
 Done CallPolicy::check(const Codec &asked, const CallTraits &call) const {
     QCCL_TRY(check_codec(asked, call.collective, call.type, call.op));
-    if (asked.shares_scales()) return check_shared(asked, call);
+    if (asked.shares_scales()) return check_shared(asked);
     if (!asked.sums_exactly || !most_exact_ranks || ranks <= *most_exact_ranks) return {};
     return invalid_argument("codec exact: GPUs sum the values of up to %u ranks, and the "
                             "communicator has %u",

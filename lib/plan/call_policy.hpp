@@ -134,8 +134,7 @@ struct CallPolicy {
     // Whether the communicator's calls can be encoded so (check_codec). The error is
     // invalid_argument.
     Done check(const Codec &codec, const CallTraits &call) const;
-    // The part of `check` for shared scales.
-    Done check_shared(const Codec &asked, const CallTraits &call) const;
+    Done check_shared(const Codec &asked) const; // the part of `check` for shared scales
 
     // Texts that the ranks compare. A codec of the environment reaches fewer calls than the
     // communicator's, so their texts differ even if the spec is the same.

@@ -31,8 +31,6 @@ struct CallTraits {
     RedOp op = RedOp::sum;
     uint64_t count = 0; // as the C API means it
     uint32_t ranks = 1, hosts = 1;
-    // No condition tests how the blocks of ranks lie in memory, but not every codec takes all.
-    bool is_v_form = false, has_stride = false;
 
     // Returns the bytes of the whole vector.
     uint64_t bytes() const {

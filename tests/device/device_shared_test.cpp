@@ -4,6 +4,7 @@
 #include "tests/kit/case_table.hpp"
 #include "device_ranks.hpp"
 
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -234,6 +235,37 @@ void streams_and_groups_make_the_same_sums() {
     });
 }
 
+// Parts of two counts, which overlap in the memory of the GPU and lie apart in that of the host.
+void parts_of_any_counts_have_the_sums_of_hosts() {
+    const std::array<size_t, 2> counts{1200, 3001}, displs{2003, 0};
+    std::vector<std::vector<float>> want(two.size());
+    const auto reduce = [&](const float *send, float *recv, const size_t *places, qcclComm_t comm,
+                            qcclStream_t stream) {
+        const CodecHandle codec(*parse_codec("shared:block=7"), 0);
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.codec = codec.get();
+        check(qcclReduceScatterVConfig(send, recv, counts.data(), places, qcclFloat32, qcclSum,
+                                       comm, stream, &config));
+    };
+    Comms(Devices(two.size(), "host")).on_each([&](uint32_t rank, qcclComm_t comm) {
+        const std::vector<float> input = input_of(rank, 0);
+        std::vector<float> parts;
+        for (size_t part = 0; part < two.size(); part++)
+            parts.insert(parts.end(), input.begin() + static_cast<long>(displs[part]),
+                         input.begin() + static_cast<long>(displs[part] + counts[part]));
+        want[rank].resize(counts[rank]);
+        reduce(parts.data(), want[rank].data(), nullptr, comm, QCCL_STREAM_SYNC);
+    });
+    GpuRanks(two).on_each([&](size_t number, GpuRank &rank) {
+        GpuCalls calls(number, rank, 1);
+        GpuFloats got(counts[number], 0);
+        reduce(calls.values[0]->data(), got.data(), displs.data(), rank.comm, rank.stream);
+        calls.synchronize();
+        CHECK(got.read() == want[number]);
+        CHECK(calls.values[0]->read() == calls.inputs[0]);
+    });
+}
+
 void a_state_makes_good_what_rounding_has_lost() {
     constexpr size_t many = 4;
     for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
@@ -317,6 +349,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(calls_have_the_slow_twins_bytes),
         QTEST(streams_and_groups_make_the_same_sums),
+        QTEST(parts_of_any_counts_have_the_sums_of_hosts),
         QTEST(a_state_makes_good_what_rounding_has_lost),
         QTEST(a_failure_between_the_two_collectives_leaves_the_state_as_it_was),
         QTEST(prepared_calls_and_replays_are_made_again),

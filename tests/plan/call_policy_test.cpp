@@ -119,14 +119,6 @@ static void integers_are_summed_as_long_as_they_are_exact() {
     of_comm.ranks = 2;
     of_comm.most_exact_ranks = 27; // a rank has a GPU
     CHECK_EQ(chosen(of_comm, nullptr, float_sum), "shared:bits=8");
-    CallTraits v_form = float_sum, strided = float_sum;
-    v_form.is_v_form = strided.has_stride = true;
-    const Codec int8 = codec("int8");
-    for (const CallTraits &call : {v_form, strided}) {
-        CHECK(!of_comm.choose_codec(&shared, call));
-        CHECK_EQ(chosen(of_comm, nullptr, call), "none");
-        CHECK_EQ(chosen(of_comm, &int8, call), "int8");
-    }
 }
 
 // All ranks refuse what a GPU of one of them cannot sum; what was not asked for in the call goes

@@ -136,13 +136,11 @@ static Done choose_codec(Comm &comm, const CallArguments &given, const qcclCollC
     if (own && key.collective == Collective::barrier)
         return invalid_argument("config: codec is %s, but a barrier has no values to encode",
                                 spec(own->codec).c_str());
-    CallTraits traits = policy.traits(key.collective, values.type, key.op, values.count);
-    traits.is_v_form = key.v.parts != nullptr;
-    traits.has_stride = key.spacing != 0;
-    QCCL_TRY(const CodecChoice choice, policy.choose_codec(own                 ? &own->codec
-                                                           : given.is_lossless ? &lossless
-                                                                               : nullptr,
-                                                           traits));
+    QCCL_TRY(const CodecChoice choice,
+             policy.choose_codec(own                 ? &own->codec
+                                 : given.is_lossless ? &lossless
+                                                     : nullptr,
+                                 policy.traits(key.collective, values.type, key.op, values.count)));
     comm.tell(choice);
     comm.note(choice.rule);
     key.codec = choice.codec;

@@ -163,6 +163,43 @@ class SharedTest(unittest.TestCase):
 
                 qccl.run_threads(ranks, body)
 
+    def test_parts_of_any_counts_and_places(self):
+        ranks = 3
+        for dtype in (np.float32, np.float16, np.float64):
+            for number, counts in enumerate(((1, 2, 3), (70, 0, 33), (0, 0, 0), (4000, 31, 20000))):
+                values = hard_values(number, ranks, sum(counts), dtype)
+                parts = np.split(values, np.cumsum(counts)[:-1], axis=1)
+
+                def body(comm):
+                    expected = expected_sums(parts[comm.rank], op="avg")
+                    self.assert_same(comm.reduce_scatter_v(values[comm.rank].copy(), counts, "avg", codec="shared"), expected)
+                    # The places are each rank's own, here in another order and with gaps, which no call touches.
+                    gap, displs, end = 5 + comm.rank, [0] * ranks, 0
+                    mine = np.full(sum(counts) + ranks * gap, 77, dtype)
+                    for rank in np.roll(range(ranks), comm.rank):
+                        displs[rank], end = end, end + counts[rank] + gap
+                        mine[displs[rank]:][:counts[rank]] = parts[rank][comm.rank]
+                    before = mine.tobytes()
+                    self.assert_same(comm.reduce_scatter_v(mine, counts, "avg", displs=displs, codec="shared"), expected)
+                    self.assertEqual(mine.tobytes(), before)
+                    own = mine[displs[comm.rank]:][:counts[comm.rank]]
+                    comm.reduce_scatter_v(mine, counts, "avg", displs=displs, out=own, codec="shared")
+                    self.assert_same(own, expected)
+
+                qccl.run_threads(ranks, body)
+
+    def test_blocks_with_a_stride(self):
+        ranks, count, stride = 3, 1000, 1100
+        for dtype in (np.float32, np.float16):
+            values = hard_values(11, ranks, ranks * stride, dtype)
+
+            def body(comm):
+                out = np.empty(count, dtype)
+                comm.reduce_scatter(values[comm.rank].copy(), out=out, codec="shared", stride=stride)
+                self.assert_same(out, expected_sums(values[:, comm.rank * stride:][:, :count]))
+
+            qccl.run_threads(ranks, body)
+
     def test_groups_and_streams_make_the_same_sums(self):
         values = hard_values(4, 3, 9000)
 
@@ -336,8 +373,6 @@ class SharedTest(unittest.TestCase):
                                    (lambda: qccl.Codec("shared:entropy=1"), "possible are bits, block, min")):
                 with self.assertRaisesRegex(qccl.InvalidArgument, sentence):
                     call()
-            with self.assertRaisesRegex(qccl.InvalidArgument, "codec shared: not possible with v-forms"):
-                comm.reduce_scatter_v(np.ones(6, np.float32), [1, 2, 3], codec="shared")
             with self.assertRaisesRegex(qccl.InvalidArgument, "codec shared has momentum 0, but that of state is 0.5"):
                 comm.all_reduce(x, codec="shared", state=qccl.State(comm, x, momentum=0.5))
             comm.all_reduce(x := 7 * x, codec="shared")  # the largest integer
