@@ -107,7 +107,7 @@ struct Kernels {
 
     // Of the codec shared (shared_scales.hpp). Blocks of `block` values follow one another from the
     // first value on; the last one may be shorter. `greatest` and `scales` have a number for each.
-    // The kernels of devices have nullptr here.
+    // The kernels of devices have nullptr here; KernelLauncher has passes of its own for GPUs.
     // greatest = max(greatest, the largest pattern of a magnitude in the block)
     void (*find_magnitudes)(uint32_t *greatest, const float *x, size_t count,
                             size_t block) = nullptr;
