@@ -50,8 +50,9 @@ public:
     // For a stream that may return the failure, perhaps after the communicator's end.
     const std::shared_ptr<std::atomic<bool>> &told_flag() const { return is_told_; }
     // Records that the caller's call succeeded: this ends an earlier refusal, but not a failure.
-    // Every call comes here, so the lock is taken only if there is a refusal to forget.
-    void note_success() {
+    // Every call comes here, so the lock is taken only if there is a refusal to forget
+    // (and the function is inlined, though the compiler takes it for rare).
+    [[gnu::always_inline]] void note_success() {
         if (!has_refusal_.load(std::memory_order_relaxed)) return;
         const std::lock_guard lock(mutex_);
         last_ = failure_;

@@ -335,12 +335,8 @@ Done SharedTransport::check_hash(const EagerHeader &head) {
     return mismatch(std::min(head.call, exchange_call_));
 }
 
-void SharedTransport::publish(size_t bytes) {
-    publish(peer_table_.mine().eager_header(exchange_ + 1), bytes);
-}
-
 // `head`: of this rank's next exchange.
-void SharedTransport::publish(EagerHeader &head, size_t bytes) {
+[[gnu::always_inline]] inline void SharedTransport::publish(EagerHeader &head, size_t bytes) {
     exchange_++;
     // The processor prefetches longer slots by itself.
     constexpr size_t longest_fetched = 512;
@@ -352,6 +348,10 @@ void SharedTransport::publish(EagerHeader &head, size_t bytes) {
     for (uint32_t peer = 0; peer < size(); peer++) peer_table_.wake(peer);
     publish_call();
     if (remote_) remote_->publish(exchange_, bytes);
+}
+
+void SharedTransport::publish(size_t bytes) {
+    publish(peer_table_.mine().eager_header(exchange_ + 1), bytes);
 }
 
 bool SharedTransport::has_come(uint32_t peer, uint64_t exchange) const {

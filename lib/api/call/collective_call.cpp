@@ -479,11 +479,17 @@ static bool are_buffers_right(const CallArguments &given, const BufferExtents &e
            (is_in_place(given, extents) || are_apart(send, recv));
 }
 
-std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given) {
-    if (given.config || given.parts || has_made_number(given.op)) return std::nullopt;
+// Returns the call that this one repeats; null: it repeats none.
+static const CachedCall *find_cached(Comm &comm, const CallArguments &given) {
+    if (given.config || given.parts || has_made_number(given.op)) return nullptr;
     const CachedCall *const before = comm.call_cache().find_plain(
         static_cast<int32_t>(given.collective), given.type, given.op, given.root, given.count);
-    if (!before || !are_buffers_right(given, before->extents)) return std::nullopt;
+    return before && are_buffers_right(given, before->extents) ? before : nullptr;
+}
+
+std::optional<RepeatedCall> find_repeated(Comm &comm, const CallArguments &given) {
+    const CachedCall *const before = find_cached(comm, given);
+    if (!before) return std::nullopt;
     return RepeatedCall{comm, *before, given.send, given.recv};
 }
 
@@ -493,8 +499,8 @@ Done RepeatedCall::run() const {
 
 Done run_call(Comm &comm, const CallArguments &given) {
     if (!blocks(given.stream) || comm.parts().device.gpu) return run_on_stream(comm, given);
-    if (const auto repeated = find_repeated(comm, given)) [[likely]]
-        return repeated->run();
+    if (const CachedCall *const before = find_cached(comm, given)) [[likely]]
+        return RepeatedCall{comm, *before, given.send, given.recv}.run();
     return find_and_run(comm, given, [&](const ProgramRef &program, const Request &request) {
         return comm.run(program, request);
     });

@@ -58,7 +58,8 @@ public:
     Answer enter_after_others(uint32_t generation) {
         return after_others([=, this] { return enter(generation); });
     }
-    void leave() {
+    // Every call leaves, where the compiler takes a call of this for rare.
+    [[gnu::always_inline]] void leave() {
         owner_.store(no_thread, std::memory_order_relaxed);
         // The word does not change while a thread is inside.
         const uint64_t word = word_.load(std::memory_order_relaxed);

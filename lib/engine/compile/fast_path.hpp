@@ -73,6 +73,7 @@ struct FastPathProgram {
     uint64_t sum_bytes = 0;        // of the accumulator; 0 if the sum grows in the output
     uint64_t decoded_bytes = 0;    // of what an encode's bytes decode to; 0 without feedback
 
+    bool needs_memory() const { return (sum_bytes | decoded_bytes) != 0; }
     size_t exchanges() const { return stages.size() - 1; }
 
     // Returns the bytes that a rank gets when it reads the chunk.

@@ -341,30 +341,34 @@ FastPathCall Engine::bind_call(const Call &call) const {
             .noise_seed = call.noise_seed};
 }
 
+// Every small call comes here, and rare ones from two other places, for which the compiler would
+// not inline it.
 template <class Trace>
-Done Engine::run_on_fast_path(const Program &program, const Call &call, Trace &trace) {
-    refresh_windows(program, call);
-    memory_.last_call = call.number;
-    QCCL_TRY(prepare_sum(program));
-    const FastPathCall bound = bind_call(call);
-    if (is_made(program.work.op)) [[unlikely]]
-        return run_made_op(program, call, bound, trace);
-    return exchange(program, call, bound, trace);
+[[gnu::always_inline]] inline Done Engine::exchange(const Program &program, const CallShape &shape,
+                                                    const Call &call, const FastPathCall &bound,
+                                                    Trace &trace) {
+    FastPathRun run(*device_.kernels, program, shape, numbers_of(call), call.timeout, bound, trace);
+    return transport_.exchange(run);
 }
 
 template <class Trace>
-Done Engine::exchange(const Program &program, const Call &call, const FastPathCall &bound,
-                      Trace &trace) {
+[[gnu::always_inline]] inline Done Engine::exchange(const Program &program, const Call &call,
+                                                    const FastPathCall &bound, Trace &trace) {
     if (has_own_shape(program, call)) [[unlikely]]
         return exchange(program, CallShape(descriptor_of(program, call)), call, bound, trace);
     return exchange(program, program.shape, call, bound, trace);
 }
 
 template <class Trace>
-Done Engine::exchange(const Program &program, const CallShape &shape, const Call &call,
-                      const FastPathCall &bound, Trace &trace) {
-    FastPathRun run(*device_.kernels, program, shape, numbers_of(call), call.timeout, bound, trace);
-    return transport_.exchange(run);
+Done Engine::run_on_fast_path(const Program &program, const Call &call, Trace &trace) {
+    refresh_windows(program, call);
+    memory_.last_call = call.number;
+    if (program.fast_path->needs_memory()) [[unlikely]]
+        QCCL_TRY(prepare_sum(program));
+    const FastPathCall bound = bind_call(call);
+    if (is_made(program.work.op)) [[unlikely]]
+        return run_made_op(program, call, bound, trace);
+    return exchange(program, call, bound, trace);
 }
 
 Done Engine::multiply_input(const Program &program, const Call &call, FastPathCall &bound) {
