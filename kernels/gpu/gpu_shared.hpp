@@ -9,20 +9,6 @@
 
 namespace qccl::QCCL_GPU {
 
-QCCL_DEVICE float shared_integer(float x, uint32_t scale) {
-    if (scale == 0 || scale == shared_nan_scale) return 0;
-    // From this number up to its double a number's last place is worth 1, so the addition rounds to
-    // nearest even. The difference is never -0.
-    constexpr float whole = 0x1.8p23F;
-    return (x / shared_step(static_cast<uint16_t>(scale)) + whole) - whole;
-}
-
-QCCL_DEVICE float shared_value(float sum, uint32_t scale, uint32_t ranks) {
-    if (scale == shared_nan_scale) return std::bit_cast<float>(float_nan);
-    return (ranks == 1 ? sum : sum / static_cast<float>(ranks)) *
-           shared_step(static_cast<uint16_t>(scale));
-}
-
 // ---- Scales
 
 template <class T> struct SharedTraits {
@@ -78,16 +64,16 @@ template <class T> QCCL_DEVICE void find_shared_scales(const Batch &batch) {
 
 // Loads the scales of a lane's values.
 QCCL_DEVICE void load_scales(const Operand &scales, const Place<Striped> &place,
-                             Held<Striped, uint32_t> &held) {
+                             Held<Striped, uint16_t> &held) {
     const auto load_scale = [&](uint64_t number) {
-        return uint32_t{load_one<uint16_t>(scales.at + number * sizeof(uint16_t))};
+        return load_one<uint16_t>(scales.at + number * sizeof(uint16_t));
     };
     if (scales.bucket % Striped::length == 0) {
         const RunBuckets<Striped> bucket(scales, place);
 #pragma unroll
         for (unsigned run = 0; run < Striped::runs; run++) {
-            const uint32_t scale =
-                place.has(run) ? load_scale(bucket.first + bucket.behind[run]) : 0;
+            const uint16_t scale =
+                place.has(run) ? load_scale(bucket.first + bucket.behind[run]) : uint16_t{0};
 #pragma unroll
             for (unsigned i = 0; i < Striped::length; i++) held[run][i] = scale;
         }
@@ -107,17 +93,17 @@ template <class T> struct SharedIntegersRow {
         const Operand *const sources = &batch.operand[tensor.first_source];
         const Place<Striped> place(number, tensor.count);
         Held<Striped, T> values;
-        Held<Striped, uint32_t> scales;
+        Held<Striped, uint16_t> scales;
         Held<Striped, float> integers;
         take_plain<T>(sources[0], place, values);
         load_scales(sources[1], place, scales);
         for_each_value<Striped>([&](unsigned run, unsigned i) {
-            integers[run][i] = shared_integer(static_cast<float>(values[run][i]), scales[run][i]);
+            integers[run][i] = integer_of(static_cast<float>(values[run][i]), scales[run][i]);
         });
         store_runs(sink.at, place, integers);
         if (tensor.sources < 3) return;
         for_each_value<Striped>([&](unsigned run, unsigned i) {
-            const float decoded = shared_value(integers[run][i], scales[run][i], 1);
+            const float decoded = value_of_sum(integers[run][i], scales[run][i], 1);
             values[run][i] = kept_error(T(0), values[run][i], static_cast<T>(decoded), 1);
         });
         store_runs(sources[2].at, place, values);
@@ -135,13 +121,13 @@ template <class T> struct SharedValuesRow {
         const Operand *const sources = &batch.operand[tensor.first_source];
         const Place<Striped> place(number, tensor.count);
         Held<Striped, float> sums;
-        Held<Striped, uint32_t> scales;
+        Held<Striped, uint16_t> scales;
         Held<Striped, T> values;
         load_runs(sources[0].at, place, sums);
         load_scales(sources[1], place, scales);
         for_each_value<Striped>([&](unsigned run, unsigned i) {
             values[run][i] =
-                static_cast<T>(shared_value(sums[run][i], scales[run][i], batch.divisor));
+                static_cast<T>(value_of_sum(sums[run][i], scales[run][i], batch.divisor));
         });
         make_canonical(values);
         put_plain<T>(sink, place, values);
