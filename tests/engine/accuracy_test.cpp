@@ -25,6 +25,9 @@ constexpr double tolerance = 0.10;
 // halfway between two, while the prediction assumes values from anywhere: the measured error is up
 // to 15 % more with floating-point formats and as much less with the coarsest.
 constexpr double tolerance_of_doubling = 0.20;
+// The error grows with the square of a bucket's range, and a vector has but 32 buckets, whose
+// ranges stay nearly the same from sum to sum: with 15 ranks the measured error is 11 % more.
+constexpr double tolerance_of_ranges = 0.15;
 
 constexpr const char *codecs[] = {"int12",
                                   "int10",
@@ -103,6 +106,11 @@ double predicted_nmse(const TwinCall &call) {
     return nu;
 }
 
+double tolerance_for(const TwinCall &call) {
+    if (call.algorithm == "doubling") return tolerance_of_doubling;
+    return call.codec.id == CodecId::minmax ? tolerance_of_ranges : tolerance;
+}
+
 template <class T> void check_type(Cluster &cluster, DataType type) {
     const auto inputs = gaussian_inputs<T>(cluster.size());
     const auto sums = exact_sums<T>(inputs);
@@ -113,8 +121,8 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
             for (const RedOp op : {RedOp::sum, RedOp::avg}) {
                 if (!is_chosen(number++)) continue;
                 // The formula holds for a number of ranks that is a power of two.
-                const bool doubles = std::string_view(algorithm) == "doubling";
-                const bool halves = doubles || std::string_view(algorithm) == "halving";
+                const bool halves = std::string_view(algorithm) == "doubling" ||
+                                    std::string_view(algorithm) == "halving";
                 if (halves && !std::has_single_bit(cluster.size())) continue;
                 TwinCall call{.algorithm = algorithm,
                               .type = type,
@@ -127,7 +135,7 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
                 const double scale = op == RedOp::avg ? 1.0 / cluster.size() : 1.0;
                 const double ratio =
                     measured_nmse<T>(sums, outputs[0], scale) / predicted_nmse(call);
-                if (std::abs(ratio - 1) > (doubles ? tolerance_of_doubling : tolerance))
+                if (std::abs(ratio - 1) > tolerance_for(call))
                     throw Failure{std::string(algorithm) + " " + codec + " " + name(type) + " " +
                                   name(op) + " over " + std::to_string(cluster.size()) +
                                   ": measured error is " + std::to_string(ratio) +
