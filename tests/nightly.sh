@@ -99,10 +99,11 @@ programs() {
         build-night-full/tests/random_programs --programs "$programs" --broken $((programs / 10)) --seed "$seed" --jobs 8
 }
 
-# $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang: g++ 12 takes the better part of an hour for the kernels.
+# $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang and little optimized: g++ 12,
+# and clang at its usual level, take the better part of an hour for the kernels.
 # The first finding ends a program, also a rank that its parent has forked. A rank may start threads though its parent had some.
 sanitizer() {
-    CC=clang-14 CXX=clang++-14 set_up "$1" -Db_sanitize="$2" -Dbuildtype=debugoptimized -Db_lundef=false -Dunity=on -Dunity_size=20 &&
+    CC=clang-14 CXX=clang++-14 set_up "$1" -Db_sanitize="$2" -Dbuildtype=debugoptimized -Doptimization=1 -Db_lundef=false -Dunity=on -Dunity_size=20 &&
         QTEST_PATIENCE=20 QTEST_EVERY="$every" \
             ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 \
             UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -126,7 +127,7 @@ valgrind_suite() {
 
 fuzz() {
     CC=clang-14 CXX=clang++-14 set_up fuzz -Dfuzz=true -Dtests=false -Dperf=false \
-        -Db_sanitize=address,undefined -Db_lundef=false &&
+        -Db_sanitize=address,undefined -Doptimization=1 -Db_lundef=false &&
         meson test -C build-night-fuzz --suite fuzz --print-errorlogs --timeout-multiplier 1000 \
             --test-args="-runs=$runs -verbosity=0"
 }
