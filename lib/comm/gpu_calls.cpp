@@ -76,6 +76,7 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
     if (!number) return ended();
     Call call{.send = request.send,
               .recv = request.recv,
+              .counts_hash = request.counts_hash,
               .number = *number,
               .captured = parts_.captures_alike ? captured : 0,
               .noise_seed = use ? use->seed() : request.noise_seed,

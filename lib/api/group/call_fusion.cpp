@@ -135,9 +135,10 @@ void MemoryRanges::add(const void *start, size_t bytes) {
     }
 }
 
+// Ranks on GPUs make the calls one by one, so those of hosts beside them do, too.
 FusionBatch::FusionBatch(const Comm &comm, Calls calls)
     : most_bytes_(comm.parts().fusion_bytes), given_(calls),
-      takes_others_(most_bytes_ > 0 && !comm.parts().device.gpu && comm.size() > 1) {}
+      takes_others_(most_bytes_ > 0 && !comm.parts().policy.has_gpus() && comm.size() > 1) {}
 
 bool FusionBatch::is_apart_from_others(const ReadyCall &call) const {
     const Program &program = *call.program;
