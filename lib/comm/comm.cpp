@@ -186,16 +186,8 @@ Done Comm::execute_on_copies(const Program &program, const Call &call, const Cal
 }
 
 Call Comm::next_call(const Request &request) {
-    const Call call{.send = request.send,
-                    .recv = request.recv,
-                    .parts = request.parts,
-                    .counts_hash = request.counts_hash,
-                    .number = sequencer_.issue(),
-                    .fused_before = fused_away_ + request.calls_before,
-                    .noise_seed = request.noise_seed,
-                    .tag = request.tag,
-                    .timeout = request.timeout,
-                    .op = request.op.get()};
+    Call call = request.call(sequencer_.issue());
+    call.fused_before = fused_away_ + request.calls_before;
     fused_away_ += request.calls - 1;
     if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
     return call;

@@ -104,6 +104,19 @@ struct Request {
     // Of a layer: how many calls of the caller come before it that run after it. Fewer than none
     // (the number wraps): how many run before it that come after it.
     uint64_t calls_before = 0;
+
+    // Returns the call of this number with everything that the request itself says of it.
+    Call call(uint64_t number) const {
+        return {.send = send,
+                .recv = recv,
+                .parts = parts,
+                .counts_hash = counts_hash,
+                .number = number,
+                .noise_seed = noise_seed,
+                .tag = tag,
+                .timeout = timeout,
+                .op = op.get()};
+    }
 };
 
 // Where a call runs: on the calling thread (neither is set), or in a stream of the host or of the

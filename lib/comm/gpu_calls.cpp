@@ -74,17 +74,13 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                                       uint64_t captured, StateUse *use) {
     const auto number = sequencer_.await_next();
     if (!number) return ended();
-    Call call{.send = request.send,
-              .recv = request.recv,
-              .counts_hash = request.counts_hash,
-              .number = *number,
-              .captured = parts_.captures_alike ? captured : 0,
-              .noise_seed = use ? use->seed() : request.noise_seed,
-              .tag = request.tag,
-              .queued = captured == 0 ? request.queued : 0, // a replay has no such time
-              .timeout = request.timeout,
-              .op = request.op.get(),
-              .feedback = use ? &use->feedback() : nullptr};
+    Call call = request.call(*number);
+    if (parts_.captures_alike) call.captured = captured;
+    if (captured == 0) call.queued = request.queued; // a replay has no such time
+    if (use) {
+        call.noise_seed = use->seed();
+        call.feedback = &use->feedback();
+    }
     const Done done = exception_boundary([&]() -> Done {
         if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
         if (program.shared) return execute_with_shared_scales(program, call);
