@@ -21,7 +21,7 @@ static qcclResult_t collective(qcclComm_t handle, const CallArguments &given) no
     if (CallGroup *const group = CallGroup::current()) [[unlikely]]
         return guarded([&] { return group->add(handle, given); });
     return inside(handle, [&](Comm &comm) -> Done {
-        if (given.config && has_layers(given)) [[unlikely]]
+        if (has_layers(given)) [[unlikely]]
             return run_layers(comm, handle, given);
         return run_or_abandon(comm, given.collective, [&] { return run_call(comm, given); });
     });

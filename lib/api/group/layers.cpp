@@ -86,11 +86,10 @@ Done check_vectors(const CallArguments &given, DataType type) {
 
 } // namespace
 
-bool has_layers(const CallArguments &given) {
-    const qcclCollConfig_t *const config = given.config;
-    return config && given.collective == Collective::all_reduce &&
-           config->magic == QCCL_CONFIG_MAGIC && config->size >= coll_config_rule.first_bytes &&
-           config->layers;
+bool lists_layers(const CallArguments &with_config) {
+    const qcclCollConfig_t &config = *with_config.config;
+    return with_config.collective == Collective::all_reduce && config.magic == QCCL_CONFIG_MAGIC &&
+           config.size >= coll_config_rule.first_bytes && config.layers;
 }
 
 Error of_layer(size_t number, const Error &error) {

@@ -11,8 +11,10 @@
 
 namespace qccl {
 
-// Whether the call is one of layers. The config need not be valid.
-bool has_layers(const CallArguments &given);
+// Whether the call is one of layers. The config need not be valid. Every call asks, and most have
+// no config.
+bool lists_layers(const CallArguments &with_config);
+inline bool has_layers(const CallArguments &given) { return given.config && lists_layers(given); }
 
 // Does something with the call of layer `number`, whose arguments are gone afterwards.
 using EachLayer = std::function<Done(size_t number, const CallArguments &layer)>;
