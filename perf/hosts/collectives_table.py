@@ -2,6 +2,9 @@
 """Measures every collective of QCCL beside Open MPI and Gloo on several hosts, which are made for it on this machine
 (tests/support/testbed/hosts), one rank on each: fp32, medians of the slowest rank's times, in milliseconds.
 
+With --sustained the times are means of the rank whose mean is longest: what a call takes in a row of calls. Medians of the slowest
+rank are longer where ranks run ahead of each other, and tell more where a few calls were disturbed.
+
 The contenders take turns within one run. Each QCCL codec has its time, and behind it how many times faster it is than the faster
 of the other two. Ratios mean something within one run only. QCCL's ranks are started by Open MPI and measure it in the same
 processes, in turns with every size.
@@ -23,7 +26,7 @@ COLLECTIVES = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gathe
                "exscan", "send", "sendrecv")
 WITHOUT_GLOO = ("scan", "exscan")
 TIMED_BYTES = 64 << 20  # of each size, within these numbers of iterations
-FEWEST, MOST = 11, 50
+FEWEST, MOST = 11, 1000
 MOST_CHECKED = 4 << 20  # bytes: QCCL's ranks exchange their vectors for the check, which takes longer than what is measured
 
 
@@ -45,6 +48,7 @@ def arguments():
     parser.add_argument("--sizes", default="64K,1M,16M,64M", metavar="LIST", help="bytes of a rank's longer buffer (64K,1M,16M,64M)")
     parser.add_argument("--collectives", type=names, default=list(COLLECTIVES), metavar="LIST", help="all if none is named")
     parser.add_argument("--codecs", default="none,int8", metavar="LIST", help="of QCCL (none,int8)")
+    parser.add_argument("--sustained", action="store_true", help="compare what a call takes in a row of calls")
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="of each contender (3)")
     parser.add_argument("--env", action="append", default=[], metavar="K=V", help="set for QCCL's ranks; repeatable")
     parser.add_argument("--program", default=HERE.parents[1] / "build/perf/qccl-perf", metavar="FILE", help="qccl-perf (build/perf/qccl-perf)")
@@ -68,6 +72,7 @@ class Table:
     def __init__(self, chosen, bed):
         self.chosen, self.bed = chosen, bed
         self.codecs = vectors.split_codecs(chosen.codecs)
+        self.figure = "time_us_sustained" if chosen.sustained else "time_us"
         self.program = pathlib.Path(chosen.program).resolve()
         self.times = collections.defaultdict(lambda: collections.defaultdict(list))
         self.why = {}
@@ -106,16 +111,16 @@ class Table:
                     continue
                 if row["ranks"] != len(self.bed.hosts) or row["ranks_agree"] is False:
                     raise contenders.Missing(f"a wrong result of {size} bytes with {row['codec']}")
-                yield size, row["codec"], row["time_us"]
+                yield size, row["codec"], row[self.figure]
                 if row["baseline"]:
-                    yield size, "Open MPI", row["baseline"]["time_us"]
+                    yield size, "Open MPI", row["baseline"][self.figure]
 
     def gloo_(self, collective):
         plan = [f"{size}:{iterations_for(size)}" for size in self.chosen.sizes]
         words = [self.python, HERE / "comparison" / "collectives_gloo.py", collective, *plan]
         said = contenders.run_job(self.bed, words, 1, {"GLOO_SOCKET_IFNAME": "eth0"}, self.chosen.patience)
         for (label, size), sample in contenders.samples_of(said, "Gloo").items():
-            yield size, label, sample.time_us
+            yield size, label, sample.sustained_us if self.chosen.sustained else sample.time_us
 
     def print(self, out):
         peers = ("Open MPI", "Gloo")

@@ -143,6 +143,7 @@ struct Measurement {
         ratio; // wire bytes of a lossless call on the same schedule, divided by those of this call
     std::optional<double> speedup;     // over the lossless case of this run
     std::optional<double> baseline_us; // the baseline's median
+    double baseline_sustained_us = 0;  // the baseline's, as `sustained_us`
 };
 
 // Statistics of the iterations after the first `skipped` ones, which cold caches and links may have

@@ -77,7 +77,10 @@ Json row_json(const Row &row, bool in_place) {
     const Measurement &m = in_place ? row.in_place : row.out_of_place;
     const double seconds = m.time_us.median * 1e-6;
     Json baseline = nullptr;
-    if (m.baseline_us) baseline = {{"name", row.baseline}, {"time_us", *m.baseline_us}};
+    if (m.baseline_us)
+        baseline = {{"name", row.baseline},
+                    {"time_us", *m.baseline_us},
+                    {"time_us_sustained", m.baseline_sustained_us}};
     return {{"collective", name(operation.kind())},
             {"bytes", operation.bytes()},
             {"count", operation.count * operation.calls()},

@@ -388,7 +388,10 @@ Result<std::vector<Measurement>> Point::measure(bool in_place) {
     }
     for (size_t i = 0; i < cases_.size(); i++) {
         QCCL_TRY(inspect(*cases_[i], in_place, measurements[i]));
-        if (has_baseline()) measurements[i].baseline_us = measurements.back().time_us.median;
+        if (has_baseline()) {
+            measurements[i].baseline_us = measurements.back().time_us.median;
+            measurements[i].baseline_sustained_us = measurements.back().sustained_us;
+        }
         for (size_t other = 0; other < cases_.size(); other++)
             if (cases_[other]->codec.is_lossless() && cases_[other]->asked == cases_[i]->asked)
                 measurements[i].speedup =

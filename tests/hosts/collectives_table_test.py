@@ -23,7 +23,12 @@ class Table(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("mpirun.openmpi"), "no Open MPI of Debian's, which starts the ranks")
     def test_a_row_for_each_size(self):
-        said = self.run_table("--collectives", "all_gather", "--sizes", "64K,256K").stdout
+        for figure in ([], ["--sustained"]):
+            with self.subTest(figure):
+                self.check_rows(*figure)
+
+    def check_rows(self, *figure):
+        said = self.run_table("--collectives", "all_gather", "--sizes", "64K,256K", *figure).stdout
         rows = [line.split() for line in said.splitlines() if line.startswith("all_gather")]
         self.assertEqual([row[1] for row in rows], ["65536", "262144"], said)
         for _, _, mpi, gloo, lossless, times, int8, more in rows:

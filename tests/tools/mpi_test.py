@@ -28,6 +28,7 @@ class Baseline(unittest.TestCase):
                 self.assertEqual(row["ranks"], 2)
                 self.assertIn("MPI", row["baseline"]["name"])
                 self.assertGreater(row["baseline"]["time_us"], 0)
+                self.assertGreater(row["baseline"]["time_us_sustained"], 0)
                 self.assertIn(row["ranks_agree"], (True, None))
 
     def test_messages_and_groups_are_measured_beside_mpi(self):

@@ -1,5 +1,6 @@
 """Times a collective of torch.distributed by Gloo on fp32. Started as a rank of a job; rank 0 prints JSON:
-{"library", "rows": [{"bytes", "times_us", "wrong"}]}, a time being the slowest rank's. Sizes are those of qccl-perf: of the
+{"library", "rows": [{"bytes", "times_us", "sustained_us", "wrong"}]}, a time being the slowest rank's, and the last the mean of the
+rank whose mean is longest. Sizes are those of qccl-perf: of the
 longer of a rank's two buffers.
 
 usage: collectives_gloo.py COLLECTIVE BYTES:ITERATIONS...
@@ -79,10 +80,12 @@ def measure(collective, size, iterations):
         begin = time.perf_counter()
         call(vectors)
         times.append(1e6 * (time.perf_counter() - begin))
-    slowest = torch.tensor(times[1:], dtype=torch.float64)  # the first warms up
+    del times[0]  # it warms up
+    slowest = torch.tensor([*times, sum(times) / len(times)], dtype=torch.float64)
     distributed.all_reduce(slowest, distributed.ReduceOp.MAX)
     wrong = count_wrong(vectors, place_of(vectors.rank, vectors.ranks))
-    return {"bytes": size, "wrong": wrong, "times_us": slowest.tolist()}
+    *times, sustained = slowest.tolist()
+    return {"bytes": size, "wrong": wrong, "times_us": times, "sustained_us": sustained}
 
 
 def main():

@@ -18,7 +18,7 @@ from testbed import TIMED_OUT, Job
 
 HERE = pathlib.Path(__file__).resolve().parent
 Label = collections.namedtuple("Label", "library codec algorithm", defaults=("none", None))
-Sample = collections.namedtuple("Sample", "time_us algorithm nmse", defaults=(None, None))
+Sample = collections.namedtuple("Sample", "time_us algorithm nmse sustained_us", defaults=(None, None, None))
 
 ENDED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)  # a rank that was asked to
 
@@ -80,7 +80,7 @@ def samples_of(said, label):
     for row in rows:
         if row["wrong"]:
             raise Missing(f"{row['wrong']} wrong sums of {row['bytes']} bytes")
-    return {(label, row["bytes"]): Sample(middle(row["times_us"])) for row in rows}
+    return {(label, row["bytes"]): Sample(middle(row["times_us"]), sustained_us=row.get("sustained_us")) for row in rows}
 
 
 def words_of(plan):
