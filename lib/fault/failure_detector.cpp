@@ -210,11 +210,11 @@ void FailureDetector::check_liveness() {
             sanitize_remote(received->error, received->from, peer_table_.size()));
 }
 
-void FailureDetector::check_liveness_if_due() {
+bool FailureDetector::is_look_due() {
     const auto now = Clock::now();
-    if (now - liveness_checked_ < between_looks_in_passing) return;
-    liveness_checked_ = now;
-    check_liveness();
+    if (now - looked_in_passing_ < between_looks_in_passing) return false;
+    looked_in_passing_ = now;
+    return true;
 }
 
 Done FailureDetector::check_peers(uint32_t on) {

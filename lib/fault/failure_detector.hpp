@@ -93,9 +93,9 @@ public:
     // Looks at the processes of all ranks and at what ranks of other hosts have reported since the
     // last look; records a failure that they report. Also for use between calls.
     void check_liveness();
-    // The same for a caller that does not wait and comes often: does nothing if the last look was
-    // just now, because a look costs system calls.
-    void check_liveness_if_due();
+    // Whether a caller that does not wait and comes often should look at what other hosts report.
+    // False if it was told to just now, because a look costs system calls.
+    bool is_look_due();
     // Whether the peer takes part in no further call, or cannot: its process has ended, it has
     // left, or it is unreachable.
     bool is_gone(uint32_t peer) const;
@@ -152,12 +152,12 @@ private:
     Waiter waiter_;
     Time timeout_{};
     uint32_t idle_yields_; // consecutive yields that returned at once
+    Clock::time_point looked_in_passing_;
 
     // State of the current wait.
     uint32_t looks_ = 0;
     Clock::time_point since_;
     Clock::time_point now_;
-    Clock::time_point liveness_checked_; // when the processes were last looked at
     Time nap_{};
     std::optional<uint32_t> suspect_; // the peer that seemed lost at the last look
     bool has_warned_ = false;

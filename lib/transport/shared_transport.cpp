@@ -94,8 +94,10 @@ Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
     is_call_published_ = false;
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
     if (remote_) {
-        remote_->progress();
-        detector_.check_liveness_if_due();
+        if (detector_.is_look_due()) {
+            remote_->progress();
+            detector_.check_liveness();
+        }
         if (const auto other = remote_->begin()) return mismatch(*other);
     }
     if (shared_error_.is_set()) return report_failure(*shared_error_.failure());

@@ -214,11 +214,13 @@ public:
     virtual Done wait(const Wait &what) = 0;
     // Ends the wait; called by WaitScope.
     virtual void wait_done() = 0;
-    // Moves messages between hosts, as `wait` does, for a rank that goes on without a wait. A rank
-    // whose receive buffers are all for long messages need not call it: `receive` makes progress
-    // for those itself, one after the other, so that no message comes before there is a buffer for
-    // it. `receive` makes no progress for short messages, because one progress costs as much as
-    // moving some kilobytes, and a rank tries several receives of short messages in a row.
+    // Moves messages between hosts, as `wait` does, for a rank that goes on without a wait. One
+    // progress costs as much as moving some kilobytes. So a rank need not call it that moves only
+    // short messages: it soon waits. Nor need a rank whose receive buffers are all for long
+    // messages: `receive` makes progress for those itself, one after the other, so that no message
+    // comes before there is a buffer for it. It makes none for other messages, since a rank tries
+    // several receives of them in a row.
+    static constexpr size_t short_message_bytes = size_t{4} << 10;
     static constexpr size_t long_message_bytes = size_t{16} << 10;
     virtual void progress() = 0;
 

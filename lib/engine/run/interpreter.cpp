@@ -55,8 +55,9 @@ Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, Engi
       program_(program), call_(call), trace_(trace), exchanged_(exchanged),
       executor_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
-      leaves_progress_to_receives_(program.geometry.wire_bytes >= Transport::long_message_bytes &&
-                                   !program.overflows) {}
+      progresses_between_steps_(
+          program.geometry.wire_bytes > Transport::short_message_bytes &&
+          (program.geometry.wire_bytes < Transport::long_message_bytes || program.overflows)) {}
 
 template <class Trace> Done Interpreter<Trace>::run() {
     QCCL_TRY(begin());
@@ -90,7 +91,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::step() {
     }
     if (running_ == 0) return take_back();
     QCCL_TRY(const bool has_moved, advance_any());
-    if (has_moved && !leaves_progress_to_receives_) transport_.progress();
+    if (has_moved && progresses_between_steps_) transport_.progress();
     return has_moved;
 }
 

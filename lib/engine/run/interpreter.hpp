@@ -101,7 +101,7 @@ private:
     const ExchangedParts *const exchanged_;
     TaskExecutor executor_;
     StoreChoice &store_;
-    const bool leaves_progress_to_receives_; // see Transport::progress
+    const bool progresses_between_steps_; // see Transport::progress
     std::optional<WaitScope<>> waiting_;
     std::span<PipelineLane> lanes_;
     uint64_t running_ = 0; // lanes that are not done
