@@ -80,7 +80,7 @@ uint64_t CallHistory::oldest_kept() const {
     uint64_t latest = 0;
     for (uint32_t rank = 0; rank < peer_table_.size(); rank++)
         latest = std::max(latest, begun(rank));
-    return latest < calls_kept ? 1 : latest - calls_kept + 1;
+    return latest < calls_kept() ? 1 : latest - calls_kept() + 1;
 }
 
 // ---- The failure

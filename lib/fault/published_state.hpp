@@ -30,8 +30,9 @@ namespace qccl {
 // The hashes of the latest calls that a rank has completed without error. Ranks compare them after
 // the communicator has failed, when the descriptors of those calls may be overwritten.
 struct EndedCalls {
-    // A rank that has completed a call is at most `calls_kept` calls ahead of a rank that has not.
-    static constexpr uint32_t kept = calls_kept + 1;
+    // A rank that has completed a call is at most `most_calls_kept` calls ahead of a rank that has
+    // not.
+    static constexpr uint32_t kept = most_calls_kept + 1;
 
     uint64_t latest = 0;
     std::array<uint64_t, kept> hashes{}; // each covers a call and all before; by call modulo `kept`
@@ -46,13 +47,14 @@ struct EndedCalls {
 
 class CallHistory {
 public:
-    explicit CallHistory(const PeerTable &peer_table) : peer_table_(peer_table) {}
+    explicit CallHistory(const PeerTable &peer_table)
+        : peer_table_(peer_table), calls_kept_(peer_table.mine().calls()) {}
 
     // Makes this rank's next call the current one, without publishing it. Its hash covers all
     // earlier calls.
     void begin(const CallShape &shape, const CallNumbers &numbers);
     // Publishes the current call to the other ranks. This overwrites the descriptor of the call
-    // `calls_kept` before it: the caller has made sure that no rank needs that one any more.
+    // `calls_kept()` before it: the caller has made sure that no rank needs that one any more.
     void publish();
     // Marks the current call as completed without error.
     void end();
@@ -69,12 +71,14 @@ public:
     uint64_t hash() const { return hash_; }
     const EndedCalls &ended() const { return ended_; }
 
+    // Returns how many calls a rank may be ahead of another one.
+    uint64_t calls_kept() const { return calls_kept_; }
     // Returns the number of the rank's latest published call.
     uint64_t begun(uint32_t rank) const {
         return peer_table_.segments[rank].status().begun.load(std::memory_order_acquire);
     }
     // Returns the rank's descriptor of that call. Nothing: the rank has not begun the call, or has
-    // since begun `calls_kept` more.
+    // since begun `calls_kept()` more.
     std::optional<CallDescriptor> find(uint32_t rank, uint64_t call) const;
     // Compares the hashes of the latest call that both this rank and `rank` have begun. Returns the
     // number of that call if the call or an earlier one differs between the two ranks. Nothing: no
@@ -111,11 +115,12 @@ private:
                       std::index_sequence<words...>);
 
     const PeerTable &peer_table_;
+    const uint64_t calls_kept_;
     CallDescriptor current_;
     uint64_t hash_ = 0;
     uint64_t shape_ = 0; // fingerprint of the current call's shape
     // Those of the calls in this rank's slots.
-    std::array<uint64_t, calls_kept> published_shapes_{};
+    std::array<uint64_t, most_calls_kept> published_shapes_{};
     EndedCalls ended_;
 };
 
@@ -133,7 +138,7 @@ inline void CallHistory::begin(const CallShape &shape, const CallNumbers &number
 
 inline void CallHistory::publish() {
     PublishedCall &slot = peer_table_.mine().call(current_.call);
-    uint64_t &published = published_shapes_[current_.call % calls_kept];
+    uint64_t &published = published_shapes_[current_.call & (calls_kept_ - 1)];
     if (published == shape_) {
         write(slot, current_, hash_, numbers_in_words);
     } else {

@@ -28,9 +28,10 @@ template <class T> void construct(T *first, size_t count) {
 } // namespace
 
 Segment::Segment(std::byte *base, const SegmentShape &shape)
-    : base_(base), shape_(shape), last_mail_(mails_kept(shape.ranks) - 1),
-      long_eager_stride_(round_up(shape.eager_slot_bytes, cache_line)),
-      eager_(round_up(sizeof(Control), page)),
+    : base_(base), shape_(shape), last_call_(shape.calls - 1),
+      last_mail_(mails_kept(shape.ranks) - 1),
+      long_eager_stride_(round_up(shape.eager_slot_bytes, cache_line)), calls_(sizeof(Control)),
+      eager_(round_up(calls_ + shape.calls * sizeof(PublishedCall), page)),
       long_eager_(eager_ + eager_slots_kept * eager_slot_stride),
       records_(long_eager_ + long_eager_slots_kept * long_eager_stride_),
       mails_(record_at(records_kept)),
@@ -42,6 +43,7 @@ Segment::Segment(std::byte *base, const SegmentShape &shape)
 
 void Segment::format() const {
     construct(&control(), 1);
+    construct(at<PublishedCall>(calls_), calls());
     for (uint32_t number = 0; number < records_kept; number++) construct(&record(number), 1);
     if (shape_.ranks <= most_warmed) {
         for (uint64_t slot = 0; slot < eager_slots_kept; slot++) construct(&eager_header(slot), 1);

@@ -45,7 +45,8 @@ SegmentShape shape_of(const TransportOptions &options) {
             .eager_slot_bytes = options.eager_slot_bytes,
             .outbox_bytes = options.outbox_bytes,
             .inbox_bytes = options.hosts.empty() ? 0 : options.outbox_bytes,
-            .record_bytes = record_bytes(options.size)};
+            .record_bytes = record_bytes(options.size),
+            .calls = options.hosts.empty() ? calls_kept_on_host : most_calls_kept};
 }
 
 Done RankOutcome::of_rank(uint32_t rank) const {

@@ -24,10 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Calls between two status messages to ranks that need not hear from this rank otherwise: often
-// enough that no rank waits for a free call slot.
-constexpr uint64_t calls_between_status = calls_kept / 2;
-
 // Names what is given back when a message has gone: the eager slot of an exchange.
 constexpr uint64_t eager_token = uint64_t{1} << 63;
 
@@ -160,7 +156,9 @@ std::optional<uint64_t> RemoteEndpoint::begin() {
     const CallDescriptor &call = history_.current();
     const auto other = drop_unclaimed();
     for (const uint32_t peer : peer_table_.remote_ranks) peer_states_[peer].posted.clear();
-    const bool is_time = call.call % calls_between_status == 0;
+    // Ranks that need not hear from this rank otherwise hear often enough that none waits for a
+    // free call slot.
+    const bool is_time = call.call % (history_.calls_kept() / 2) == 0;
     if (!is_time && status_waiters_.empty()) return other;
     MessageHeader status = header(MessageKind::status);
     status.call = call;

@@ -89,7 +89,7 @@ Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
     detector_.limit(timeout);
     if (progress_thread_) progress_thread_->call_begins();
     if (unexpected_count_ != 0) drop_unexpected();
-    if (numbers.call >= together_ + calls_kept) QCCL_TRY(await_call_slot(numbers.call));
+    if (numbers.call >= together_ + history_.calls_kept()) QCCL_TRY(await_call_slot(numbers.call));
     history_.begin(shape, numbers);
     is_call_published_ = false;
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
@@ -106,9 +106,9 @@ Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
 
 bool SharedTransport::can_begin_next() const {
     const uint64_t call = history_.current().call + 1;
-    if (call < together_ + calls_kept) return true;
+    if (call < together_ + history_.calls_kept()) return true;
     for (uint32_t peer = 0; peer < size(); peer++)
-        if (peer != rank() && history_.begun(peer) + calls_kept <= call) return false;
+        if (peer != rank() && history_.begun(peer) + history_.calls_kept() <= call) return false;
     return true;
 }
 
@@ -573,7 +573,8 @@ Done SharedTransport::await_call_slot(uint64_t call) {
     together_ = call - 1;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
-        QCCL_TRY(await_rank(peer, [&] { return history_.begun(peer) + calls_kept > call; }));
+        QCCL_TRY(
+            await_rank(peer, [&] { return history_.begun(peer) + history_.calls_kept() > call; }));
         together_ = std::min(together_, history_.begun(peer));
     }
     return {};

@@ -128,7 +128,7 @@ private:
     // Whether `begin`, `eager_slot` and `end` have nothing to do besides this call's own.
     bool is_plain(const EagerExchange &call) const {
         return !remote_ && unexpected_count_ == 0 && !has_overflow_ &&
-               call.numbers.call < together_ + calls_kept &&
+               call.numbers.call < together_ + history_.calls_kept() &&
                exchange_before(exchange_ + 1, call.bytes) <= seen_of_all_ &&
                !shared_error_.is_set();
     }

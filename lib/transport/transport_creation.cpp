@@ -81,7 +81,8 @@ static Result<PeerTable> make_peer_table(const PeerInfoTable &peer_info, uint32_
     const SegmentShape of_notes{.ranks = 0,
                                 .slots = 0,
                                 .eager_slot_bytes = shape.eager_slot_bytes,
-                                .record_bytes = shape.record_bytes};
+                                .record_bytes = shape.record_bytes,
+                                .calls = shape.calls};
     auto next = local.begin();
     for (uint32_t peer = 0; peer < peer_info.size(); peer++) {
         if (peer_info.is_local(rank, peer)) {

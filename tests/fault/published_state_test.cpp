@@ -11,13 +11,13 @@ namespace {
 
 constexpr SegmentShape shape{.ranks = 2, .slots = 4, .eager_slot_bytes = 64, .outbox_bytes = 4096};
 
-// Two ranks of one host, and the calls that they have begun.
-struct Pair {
+// Those of two ranks of one host.
+class Segments {
+protected:
     std::vector<Mapping> memories;
     PeerTable first{0, Fences::both, {}}, second{1, Fences::both, {}};
-    CallHistory ours{first}, theirs{second};
 
-    Pair() {
+    Segments() {
         const auto bytes = shape.segment_bytes();
         CHECK_OK(bytes);
         for (int i = 0; i < 2; i++) {
@@ -32,6 +32,12 @@ struct Pair {
     }
 };
 
+// The calls that the two have begun.
+struct Pair : Segments {
+    using Segments::first;
+    CallHistory ours{first}, theirs{second};
+};
+
 void publish(CallHistory &history, uint64_t call) {
     CallDescriptor shape_of_call;
     shape_of_call.count = call;
@@ -41,7 +47,7 @@ void publish(CallHistory &history, uint64_t call) {
 
 // The place of the call's descriptor begins in one page and ends in the next.
 uint64_t call_across_pages(const Segment &segment) {
-    for (uint64_t call = 1; call <= calls_kept; call++) {
+    for (uint64_t call = 1; call <= calls_kept_on_host; call++) {
         const auto *const place = &segment.call(call);
         if (FirstTouch::page_of(place) != FirstTouch::page_of(&place->words.back())) return call;
     }
@@ -56,10 +62,10 @@ void a_descriptor_that_is_replaced_while_it_is_read_is_not_found() {
     publish(pair.theirs, call);
     CHECK_EQ(pair.ours.find(1, call)->count, call);
     const FirstTouch middle(&pair.first.segments[1].call(call).words.back(),
-                            [&] { publish(pair.theirs, call + calls_kept); });
+                            [&] { publish(pair.theirs, call + calls_kept_on_host); });
     CHECK(!pair.ours.find(1, call));
     CHECK(middle.has_come());
-    CHECK_EQ(pair.ours.find(1, call + calls_kept)->count, call + calls_kept);
+    CHECK_EQ(pair.ours.find(1, call + calls_kept_on_host)->count, call + calls_kept_on_host);
 }
 
 // The peer goes on while this rank compares: the hash of the peer's later call is no disagreement.
@@ -71,7 +77,7 @@ void a_call_that_is_replaced_while_it_is_compared_is_no_disagreement() {
     CHECK(!pair.ours.disagreement(1));
     // After the number of the peer's call, the comparison reads the number of this rank's own.
     const FirstTouch middle(&pair.first.segments[0].call(1),
-                            [&] { publish(pair.theirs, 1 + calls_kept); });
+                            [&] { publish(pair.theirs, 1 + calls_kept_on_host); });
     CHECK(!pair.ours.disagreement(1));
     CHECK(middle.has_come());
 }
@@ -86,10 +92,10 @@ void a_descriptor_that_comes_late_replaces_no_later_one() {
     };
     record(1);
     CHECK_EQ(pair.ours.find(1, 1)->count, 1U);
-    record(1 + calls_kept);
+    record(1 + calls_kept_on_host);
     record(1);
     CHECK(!pair.ours.find(1, 1));
-    CHECK_EQ(pair.ours.find(1, 1 + calls_kept)->count, 1 + calls_kept);
+    CHECK_EQ(pair.ours.find(1, 1 + calls_kept_on_host)->count, 1 + calls_kept_on_host);
 }
 
 } // namespace

@@ -99,11 +99,12 @@ void the_first_difference_is_found_in_what_both_tell() {
         calls.latest = latest;
         return calls;
     };
-    for (const uint64_t latest : {1, 2, 64, 65, 66, 200})
-        for (uint64_t ahead = 0; ahead <= calls_kept; ahead++) {
+    for (const uint64_t latest : {1, 2, 256, 257, 258, 600})
+        for (uint64_t ahead = 0; ahead <= most_calls_kept; ahead++) {
             const EndedCalls slow = ended(latest, ~uint64_t{0}, 0);
             CHECK(!EndedCalls::difference(slow, ended(latest + ahead, latest + 1, 1)));
-            const uint64_t oldest = std::max<uint64_t>(latest + ahead, calls_kept) - calls_kept;
+            const uint64_t oldest =
+                std::max<uint64_t>(latest + ahead, most_calls_kept) - most_calls_kept;
             for (uint64_t first = 1; first <= latest; first++) {
                 const EndedCalls fast = ended(latest + ahead, first, 1);
                 const auto expected = std::max({first, oldest, uint64_t{1}});

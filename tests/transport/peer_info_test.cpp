@@ -149,7 +149,7 @@ void memory_has_to_suffice_for_all() {
             CHECK_EQ(peer_info.error().rank, Error::no_rank);
             CHECK_EQ(std::string(peer_info.error().text),
                      std::string("cannot get 0.1 MiB of shared memory for each of 3 ranks: only "
-                                 "0.3 MiB are free"));
+                                 "0.4 MiB are free"));
         });
     }
 }

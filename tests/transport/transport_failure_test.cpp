@@ -156,9 +156,9 @@ template <Kind kind> void no_rank_runs_further_ahead_than_its_calls_are_kept() {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
-            for (uint64_t call = 2; call <= calls_kept; call++)
+            for (uint64_t call = 2; call <= calls_kept_on_host; call++)
                 CHECK_OK(begin(*transport, call_number(call), 200ms));
-            check_late(begin(*transport, call_number(calls_kept + 1), 200ms).error(), 1,
+            check_late(begin(*transport, call_number(calls_kept_on_host + 1), 200ms).error(), 1,
                        "rank 1 did not come to all_reduce, call 64, within 0.2 s",
                        "rank 0 waits in call 64 (all_reduce) for rank 1; rank 1 ");
         }
