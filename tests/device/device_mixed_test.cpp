@@ -3,35 +3,12 @@
 #include "device_ranks.hpp"
 
 #include <array>
-#include <optional>
 
 using namespace qtest;
 
 namespace {
 
 using Devices = std::vector<const char *>;
-
-// Values in the memory of a rank's device, all alike.
-class RankValues {
-public:
-    RankValues(const char *device, size_t count, float value) {
-        if (const auto gpu = gpu_number(device)) {
-            CHECK_EMULATED(qcclEmulatedSetDevice(*gpu));
-            of_gpu_.emplace(count, value);
-        } else {
-            of_host_.assign(count, value);
-        }
-    }
-    float *data() { return of_gpu_ ? of_gpu_->data() : of_host_.data(); }
-    bool are(float value) {
-        return of_gpu_ ? of_gpu_->are(value)
-                       : of_host_ == std::vector<float>(of_host_.size(), value);
-    }
-
-private:
-    std::optional<GpuFloats> of_gpu_;
-    std::vector<float> of_host_;
-};
 
 const std::array<Devices, 3> mixes{Devices{"emulated:0", "host"}, Devices{"host", "emulated:1"},
                                    Devices{"host", "emulated:0", "host", "emulated:1"}};

@@ -90,6 +90,20 @@ bool GpuFloats::are(float value) {
     return std::ranges::all_of(values, [=](float v) { return v == value; });
 }
 
+RankValues::RankValues(const char *device, size_t count, float value) {
+    if (const auto gpu = gpu_number(device)) {
+        CHECK_EMULATED(qcclEmulatedSetDevice(*gpu));
+        of_gpu_.emplace(count, value);
+    } else {
+        of_host_.assign(count, value);
+    }
+}
+
+bool RankValues::are(float value) {
+    const auto values = read();
+    return std::ranges::all_of(values, [=](float v) { return v == value; });
+}
+
 void check(qcclResult_t result) {
     if (result != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
 }

@@ -1,11 +1,13 @@
-// Ranks of a communicator as threads, each with an emulated GPU and a stream there; floats in such
-// a GPU's memory; and a collector of log lines. For tests of calls on GPUs.
+// Ranks of a communicator as threads, each with an emulated GPU and a stream there; floats in the
+// memory of such a GPU or of a rank's device; and a collector of log lines. For tests of calls on
+// GPUs.
 #pragma once
 
 #include "device_kit.hpp"
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,19 @@ public:
 private:
     const size_t count_;
     void *memory_ = nullptr;
+};
+
+// Values in the memory of a rank's device, all alike.
+class RankValues {
+public:
+    RankValues(const char *device, size_t count, float value);
+    float *data() { return of_gpu_ ? of_gpu_->data() : of_host_.data(); }
+    std::vector<float> read() { return of_gpu_ ? of_gpu_->read() : of_host_; }
+    bool are(float value);
+
+private:
+    std::optional<GpuFloats> of_gpu_;
+    std::vector<float> of_host_;
 };
 
 void check(qcclResult_t result);

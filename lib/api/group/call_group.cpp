@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -211,7 +213,11 @@ public:
     }
 
 private:
-    static bool blocks(const GroupedCall &call) { return qccl::blocks(call.stream); }
+    // On a GPU no stream is the default one.
+    bool blocks(const GroupedCall &call) const {
+        return comm_of(call).parts().device.gpu ? call.stream == QCCL_STREAM_SYNC
+                                                : qccl::blocks(call.stream);
+    }
     Comm &comm_of(const GroupedCall &call) const { return comms_.at(call.handle).comm(); }
 
     // Notes what became of a call. The communicator can be asked for its error later; the group
@@ -248,16 +254,15 @@ private:
         messages_.finish();
     }
 
-    // Calls work(i) for each of these communicators at the same time: for the last one in this
-    // thread, for each other one in a thread of its own, which is the one inside meanwhile. Calls
-    // forgo(i, error) where no thread can be had. Neither lets an exception out.
-    template <class Work, class Forgo>
-    void run_at_once(const std::vector<qcclComm_t> &handles, Work work, Forgo forgo) {
-        if (handles.empty()) return;
+    // Calls work(i) for each of these communicators, in a thread of its own, which is the one
+    // inside meanwhile, and here() in this thread, all at the same time. Calls forgo(i, error)
+    // where no thread can be had. None of them lets an exception out.
+    template <class Work, class Forgo, class Here>
+    void run_at_once(std::span<const qcclComm_t> handles, Work work, Forgo forgo, Here here) {
         {
             std::vector<std::jthread> threads;
-            threads.reserve(handles.size() - 1);
-            for (size_t i = 0; i + 1 < handles.size(); i++) {
+            threads.reserve(handles.size());
+            for (size_t i = 0; i < handles.size(); i++) {
                 const Done started = exception_boundary([&]() -> Done {
                     threads.emplace_back([&work, i, &entered = comms_.at(handles[i])] {
                         entered.take_over();
@@ -267,7 +272,7 @@ private:
                 });
                 if (!started) forgo(i, started.error());
             }
-            work(handles.size() - 1);
+            here();
         }
         for (const qcclComm_t handle : handles) comms_.at(handle).take_over();
     }
@@ -311,9 +316,12 @@ private:
             handles.push_back(handle);
             results.push_back({.number = calls.begin()->second});
         }
+        if (handles.empty()) return;
+        const auto open = [&](size_t i) { open_channels(peers.at(handles[i]), results[i]); };
         run_at_once(
-            handles, [&](size_t i) { open_channels(peers.at(handles[i]), results[i]); },
-            [&](size_t i, const Error &error) { forgo(results[i], error); });
+            std::span(handles).first(handles.size() - 1), open,
+            [&](size_t i, const Error &error) { forgo(results[i], error); },
+            [&] { open(handles.size() - 1); });
         for (const CallResult &result : results) note(result.number, result.done);
     }
 
@@ -346,10 +354,25 @@ private:
         return settle_message(comm, *call.message, messages_.add(i, comm, *call.message));
     }
 
+    // The first call of a batch that failed, its error, and that of the group.
+    struct BatchFailure {
+        const GroupedCall *call;
+        Error error, of_group;
+    };
+    using BatchResult = std::optional<BatchFailure>;
+
+    struct CallBatch;
+    // The batches of one communicator. After an error the later ones are left out.
+    struct CallQueue {
+        std::vector<CallBatch *> batches{};
+        bool blocks = false; // at least one batch does
+        BatchResult failure{};
+    };
     // Collectives of one communicator and one stream.
     struct CallBatch {
-        CallBatch(const GroupedCall &begin, const Comm &comm)
-            : first(begin), handle(begin.handle), stream(begin.stream),
+        CallBatch(const GroupedCall &begin, const Comm &comm, CallQueue &of_comm, bool does_block)
+            : first(begin), stream(begin.stream), queue(of_comm),
+              is_of_gpu(comm.parts().device.gpu), blocks(does_block),
               calls(comm,
                     begin.layer ? FusionBatch::Calls::are_apart : FusionBatch::Calls::keep_order) {}
 
@@ -358,118 +381,153 @@ private:
             if (stream != call.stream) return false;
             return first.layer || call.layer ? call.is_layer_of(first) : true;
         }
+        bool may_begin() const {
+            return (!before || before->is_over) && (!before_on_stream || before_on_stream->is_over);
+        }
+        // Among batches some of which block.
+        bool is_for_caller() const { return !blocks && (is_of_gpu || !queue.blocks); }
+        bool may_wait_for_others() const {
+            return (before && !before->is_for_caller()) ||
+                   (before_on_stream && !before_on_stream->is_for_caller());
+        }
 
         const GroupedCall &first;
-        const qcclComm_t handle;
         const qcclStream_t stream;
+        CallQueue &queue;
+        const bool is_of_gpu, blocks;
         FusionBatch calls;
+        // Null: there is none, or the batch blocks and has no stream.
+        const CallBatch *before = nullptr, *before_on_stream = nullptr;
         bool is_over = false; // has run, or is left out
     };
-    // The batches of one communicator.
-    struct CallQueue {
-        std::vector<CallBatch *> batches;
-        bool is_host = true, blocks = false; // at least one call does
-    };
-    // What became of a queue: the first call that failed, its error, and that of the group.
-    struct QueueFailure {
-        const GroupedCall *call;
-        Error error, of_group;
-    };
-    using QueueResult = std::optional<QueueFailure>;
 
-    void note(const QueueResult &result) {
-        if (result) note(*result->call, result->error, result->of_group);
+    // Handles mean a stream to a GPU, or to the hosts (its name is empty).
+    using StreamName = std::pair<std::string, qcclStream_t>;
+    using LatestBatches = std::map<StreamName, const CallBatch *>;
+
+    CallBatch &begin_batch(const GroupedCall &call, CallQueue &queue, LatestBatches &on_streams) {
+        const Comm &comm = comm_of(call);
+        CallBatch &batch = batches_.emplace_back(call, comm, queue, blocks(call));
+        if (!queue.batches.empty()) batch.before = queue.batches.back();
+        if (!batch.blocks) {
+            const Gpu *const gpu = comm.parts().device.gpu.get();
+            const CallBatch *&latest = on_streams[{gpu ? gpu->traits().name : "", batch.stream}];
+            batch.before_on_stream = std::exchange(latest, &batch);
+        }
+        queue.batches.push_back(&batch);
+        queue.blocks |= batch.blocks;
+        return batch;
     }
 
-    // Fills batches_, in the order of their first calls.
-    std::map<qcclComm_t, CallQueue> make_queues() {
-        std::map<qcclComm_t, CallQueue> queues;
+    // Fills queues_, and batches_ in the order of their first calls.
+    void make_queues() {
+        LatestBatches on_streams;
         std::pair<const qcclComm_t, CallQueue> *latest = nullptr; // calls of one follow one another
         for (size_t i = 0; i < group_.calls_.size(); i++) {
             const GroupedCall &call = group_.calls_[i];
             if (!call.is_collective()) continue;
             if (!latest || latest->first != call.handle)
-                latest = &*queues.try_emplace(call.handle).first;
+                latest = &*queues_.try_emplace(call.handle).first;
             CallQueue &queue = latest->second;
-            CallBatch *batch = queue.batches.empty() ? nullptr : queue.batches.back();
-            if (!batch || !batch->takes(call) || !batch->calls.join(call.ready, i)) {
-                batch = &batches_.emplace_back(call, comm_of(call));
-                batch->calls.join(call.ready, i);
-                queue.batches.push_back(batch);
-            }
-            queue.blocks |= blocks(call);
+            CallBatch *const batch = queue.batches.empty() ? nullptr : queue.batches.back();
+            if (!batch || !batch->takes(call) || !batch->calls.join(call.ready, i))
+                begin_batch(call, queue, on_streams).calls.join(call.ready, i);
         }
-        for (auto &[handle, queue] : queues)
-            queue.is_host = !comms_.at(handle).comm().parts().device.gpu;
-        return queues;
     }
 
     // The calls of one communicator follow one another, and so do those that are enqueued on one
     // stream. If some block, those of other communicators go on at the same time, because one
-    // thread may have the ranks of several that wait for each other. Those of GPUs, whose runtimes
-    // look at the thread, stay in this one.
+    // thread may have the ranks of several that wait for each other.
     void run_collectives() {
-        auto queues = make_queues();
-        const bool is_alone =
-            queues.size() == 1 || std::none_of(queues.begin(), queues.end(), [](const auto &each) {
-                return each.second.is_host && each.second.blocks;
-            });
-        std::vector<qcclComm_t> apart;
-        for (auto &[handle, queue] : queues)
-            if (queue.is_host && !is_alone) apart.push_back(handle);
-        for (CallBatch &batch : batches_) {
-            const CallQueue &queue = queues.at(batch.handle);
-            if (!batch.is_over && (is_alone || !queue.is_host)) run_here(batch, queue);
+        make_queues();
+        std::vector<qcclComm_t> blocking;
+        for (const auto &[handle, queue] : queues_)
+            if (queue.blocks) blocking.push_back(handle);
+        if (queues_.size() == 1 || blocking.empty()) {
+            for (CallBatch &batch : batches_)
+                if (!batch.is_over) run_in_turn(batch);
+        } else {
+            run_side_by_side(blocking);
         }
-        std::vector<QueueResult> results(apart.size());
-        run_at_once(
-            apart, [&](size_t i) { results[i] = run_queue(queues.at(apart[i])); },
-            [&](size_t i, const Error &why) { results[i] = forgo(queues.at(apart[i]), why); });
-        for (const QueueResult &result : results) note(result);
+        note_failures();
     }
 
-    // After an error the later batches of the communicator are left out.
-    void run_here(CallBatch &batch, const CallQueue &queue) {
-        const QueueResult failure = run(batch);
-        note(failure);
-        if (failure)
-            for (CallBatch *const each : queue.batches) each->is_over = true;
+    // Calls on streams of GPUs are for this thread, because a GPU's runtime looks at it: it may be
+    // in a capture, and may have a stream of its own. Unless they wait for calls that block, this
+    // thread then blocks, too: idle functions look for signals on it.
+    void run_side_by_side(const std::vector<qcclComm_t> &blocking) {
+        std::list<CallBatch *> enqueued;
+        for (CallBatch &batch : batches_)
+            if (batch.is_for_caller()) enqueued.push_back(&batch);
+        const bool may_wait = std::ranges::any_of(enqueued, &CallBatch::may_wait_for_others);
+        const auto run = [&](size_t i) { run_queue(queues_.at(blocking[i])); };
+        const size_t threads = may_wait ? blocking.size() : blocking.size() - 1;
+        run_at_once(
+            std::span(blocking).first(threads), run,
+            [&](size_t i, const Error &why) { forgo(queues_.at(blocking[i]), why); },
+            [&] {
+                enqueue(enqueued);
+                if (threads < blocking.size()) run(threads);
+            });
     }
-    QueueResult run_queue(const CallQueue &queue) {
-        QueueResult failure;
+    // Runs the batches of the queue that are not for the calling thread of the group.
+    void run_queue(const CallQueue &queue) {
         for (CallBatch *const batch : queue.batches) {
-            if (!failure) {
-                await_turn(*batch);
-                failure = run(*batch);
+            {
+                std::unique_lock lock(turns_);
+                turn_ended_.wait(lock, [&] {
+                    return batch->is_over || (!batch->is_for_caller() && batch->may_begin());
+                });
+                if (batch->is_over) continue;
             }
-            end_turn(*batch);
+            comms_.at(batch->first.handle).take_over();
+            run_in_turn(*batch);
         }
-        return failure;
-    }
-    QueueFailure forgo(const CallQueue &queue, const Error &why) {
-        const FusedCall &fused = queue.batches.front()->calls.calls().front();
-        const GroupedCall &begin = group_.calls_[fused.first()];
-        const Error error = comm_of(begin).abandon(begin.collective, why);
-        for (CallBatch *const batch : queue.batches) end_turn(*batch);
-        return {&begin, error, of_fused_calls(fused, error)};
-    }
-    void end_turn(CallBatch &batch) {
-        const std::lock_guard lock(turns_);
-        batch.is_over = true;
-        turn_ended_.notify_all();
     }
     // Other ranks, too, enqueue calls on a stream in the order in which the caller made them.
     // Otherwise one rank's stream could wait in one call and another rank's stream in the other.
-    void await_turn(const CallBatch &batch) {
-        if (qccl::blocks(batch.stream)) return;
+    void enqueue(std::list<CallBatch *> &left) {
         std::unique_lock lock(turns_);
-        turn_ended_.wait(lock, [&] {
-            for (const CallBatch &other : batches_) {
-                if (&other == &batch) break;
-                if (other.stream == batch.stream && !other.is_over) return false;
+        while (true) {
+            left.remove_if([](const CallBatch *batch) { return batch->is_over; });
+            if (left.empty()) return;
+            const auto next = std::ranges::find_if(left, &CallBatch::may_begin);
+            if (next == left.end()) {
+                turn_ended_.wait(lock);
+                continue;
             }
-            return true;
-        });
+            lock.unlock();
+            comms_.at((*next)->first.handle).take_over();
+            run_in_turn(**next);
+            lock.lock();
+        }
+    }
+    void run_in_turn(CallBatch &batch) {
+        BatchResult failure = run(batch);
+        const std::lock_guard lock(turns_);
+        batch.is_over = true;
+        if (failure) fail(batch.queue, *failure);
+        turn_ended_.notify_all();
+    }
+    void forgo(CallQueue &queue, const Error &why) {
+        const FusedCall &fused = queue.batches.front()->calls.calls().front();
+        const GroupedCall &begin = group_.calls_[fused.first()];
+        const Error error = comm_of(begin).abandon(begin.collective, why);
+        const std::lock_guard lock(turns_);
+        fail(queue, {&begin, error, of_fused_calls(fused, error)});
+        turn_ended_.notify_all();
+    }
+    static void fail(CallQueue &queue, const BatchFailure &failure) {
+        queue.failure = failure;
+        for (CallBatch *const batch : queue.batches) batch->is_over = true;
+    }
+    void note_failures() {
+        std::vector<const BatchFailure *> failures;
+        for (const auto &[handle, queue] : queues_)
+            if (queue.failure) failures.push_back(&*queue.failure);
+        std::ranges::sort(failures, {}, [](const auto *failure) { return failure->call->number; });
+        for (const BatchFailure *const each : failures)
+            note(*each->call, each->error, each->of_group);
     }
     Error of_fused_calls(const FusedCall &fused, const Error &error) const {
         const GroupedCall &begin = group_.calls_[fused.first()];
@@ -477,14 +535,14 @@ private:
                      begin.collective, error);
     }
 
-    QueueResult run(const CallBatch &batch) {
+    BatchResult run(const CallBatch &batch) {
         size_t made = 0;
         for (const FusedCall &fused : batch.calls.calls()) {
             const GroupedCall &begin = group_.calls_[fused.first()];
             // Layers that follow one another in the list are neighbours in the group.
             const uint64_t before = begin.layer ? *begin.layer - made : 0;
             if (const Done done = run(begin, fused, before); !done)
-                return QueueFailure{&begin, done.error(), of_fused_calls(fused, done.error())};
+                return BatchFailure{&begin, done.error(), of_fused_calls(fused, done.error())};
             made += fused.size();
         }
         return {};
@@ -501,8 +559,9 @@ private:
     CallGroup &group_;
     std::map<qcclComm_t, EnteredComm> comms_;
     std::optional<Error> error_;
+    std::map<qcclComm_t, CallQueue> queues_;
     std::deque<CallBatch> batches_;
-    std::mutex turns_; // protects CallBatch::is_over while several threads run batches
+    std::mutex turns_; // protects what becomes of batches and queues while threads run them
     std::condition_variable turn_ended_;
     GroupMessages messages_{
         [this](size_t i, const Done &done) { note(i, done); }}; // last: it waits
