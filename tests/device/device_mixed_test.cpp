@@ -3,6 +3,7 @@
 #include "device_ranks.hpp"
 
 #include <array>
+#include <memory>
 
 using namespace qtest;
 
@@ -73,6 +74,79 @@ void other_layers_are_refused_on_gpus_too() {
         });
 }
 
+struct NoisyLayer {
+    size_t count;
+    const char *codec;
+};
+// Hosts run the lossless ones as one call, before the others.
+constexpr std::array<NoisyLayer, 7> noisy_layers{{{100, "none"},
+                                                  {2000, "int4:round=stochastic,min=0"},
+                                                  {50, "none"},
+                                                  {3000, "shared:bits=4,min=0"},
+                                                  {64, "none"},
+                                                  {1500, "terngrad:bucket=100,min=0"},
+                                                  {2500, "int8:round=stochastic,min=0"}}};
+constexpr size_t noisy_count = 100 + 2000 + 50 + 3000 + 64 + 1500 + 2500;
+
+std::vector<float> inputs_of(uint32_t rank) {
+    std::vector<float> values(noisy_count);
+    for (size_t i = 0; i < values.size(); i++)
+        values[i] = static_cast<float>((i * 37 + rank * 101) % 997) / 997 - 0.5F;
+    return values;
+}
+
+// Sums the layers by one call, or each by a call of its own.
+void sum_layers(RankValues &values, qcclComm_t comm, bool is_one_call) {
+    std::vector<std::unique_ptr<CodecHandle>> codecs;
+    std::array<qcclLayer_t, noisy_layers.size()> layers{};
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    config.algorithm = "ring";
+    size_t at = 0;
+    for (size_t i = 0; i < layers.size(); i++) {
+        codecs.push_back(std::make_unique<CodecHandle>(*parse_codec(noisy_layers[i].codec), 7));
+        layers[i].count = noisy_layers[i].count;
+        layers[i].codec = config.codec = codecs[i]->get();
+        if (is_one_call) continue;
+        float *const layer = values.data() + at;
+        check(qcclAllReduceConfig(layer, layer, layers[i].count, qcclFloat32, qcclSum, comm,
+                                  QCCL_STREAM_SYNC, &config));
+        at += layers[i].count;
+    }
+    if (!is_one_call) return;
+    config.codec = nullptr;
+    config.layers = layers.data();
+    config.nlayers = layers.size();
+    config.layer_min_size = 1;
+    check(all_reduce(values, noisy_count, comm, &config));
+}
+
+// Returns rank 1's sums. The second ones come after calls that hosts have fused.
+std::vector<float> sums_with_noise(const Devices &devices, bool is_one_call) {
+    std::vector<float> sums;
+    Comms(devices).on_each([&](uint32_t rank, qcclComm_t comm) {
+        for (int i = 0; i < 2; i++) {
+            RankValues values(devices[rank], noisy_count, 0);
+            values.write(inputs_of(rank));
+            sum_layers(values, comm, is_one_call);
+            if (rank != 1) continue;
+            const auto got = values.read();
+            sums.insert(sums.end(), got.begin(), got.end());
+        }
+    });
+    return sums;
+}
+
+// Noise depends on the number of a call, which hosts and GPUs have to count alike.
+void noise_of_layers_is_that_of_their_own_calls() {
+    const Devices hosts{"host", "host"};
+    const auto expected = sums_with_noise(hosts, false);
+    CHECK(sums_with_noise(hosts, true) == expected);
+    for (const Devices &devices : {Devices{"emulated:0", "emulated:1"}, mixes[0], mixes[1]}) {
+        CHECK(sums_with_noise(devices, false) == expected);
+        CHECK(sums_with_noise(devices, true) == expected);
+    }
+}
+
 } // namespace
 
 int main() {
@@ -80,6 +154,7 @@ int main() {
         QTEST(groups_make_the_same_calls_on_all_ranks),
         QTEST(layers_are_alike_on_all_ranks),
         QTEST(other_layers_are_refused_on_gpus_too),
+        QTEST(noise_of_layers_is_that_of_their_own_calls),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

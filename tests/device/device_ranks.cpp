@@ -99,6 +99,14 @@ RankValues::RankValues(const char *device, size_t count, float value) {
     }
 }
 
+void RankValues::write(const std::vector<float> &values) {
+    if (of_gpu_)
+        CHECK_EMULATED(
+            qcclEmulatedMemcpy(of_gpu_->data(), values.data(), values.size() * sizeof(float)));
+    else
+        of_host_ = values;
+}
+
 bool RankValues::are(float value) {
     const auto values = read();
     return std::ranges::all_of(values, [=](float v) { return v == value; });

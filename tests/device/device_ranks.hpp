@@ -70,11 +70,12 @@ private:
     void *memory_ = nullptr;
 };
 
-// Values in the memory of a rank's device, all alike.
+// Values in the memory of a rank's device, at first all alike.
 class RankValues {
 public:
     RankValues(const char *device, size_t count, float value);
     float *data() { return of_gpu_ ? of_gpu_->data() : of_host_.data(); }
+    void write(const std::vector<float> &values); // as many as there are
     std::vector<float> read() { return of_gpu_ ? of_gpu_->read() : of_host_; }
     bool are(float value);
 
