@@ -37,13 +37,21 @@ public:
         caller_ = std::this_thread::get_id();
         is_watching_ = true;
     }
-    // The other ranks wait here until the callback no longer stays.
-    void await_release() const {
-        while (!is_released_) std::this_thread::sleep_for(1ms);
+    // The other ranks wait here until the callback no longer stays, or rank 0 has failed. `comm`:
+    // the rank's, or null if it has ended.
+    void await_release(qcclComm_t comm) const {
+        while (!is_released_) {
+            if (comm && !is_well(async_error(comm)))
+                throw Failure{"rank 0 has failed while another rank waits for its operation"};
+            std::this_thread::sleep_for(1ms);
+        }
     }
     int strangers() const { return strangers_; }
 
 private:
+    static bool is_well(qcclResult_t result) {
+        return result == qcclSuccess || result == qcclInProgress;
+    }
     static void look(void *lookout) {
         auto &own = *static_cast<Lookout *>(lookout);
         if (!own.is_watching_) return;
@@ -108,7 +116,7 @@ void check_operation(const Operation &operation) {
         qcclEmulatedGraphExec_t exec = nullptr;
         CHECK_EMULATED(qcclEmulatedGraphInstantiate(&exec, graph));
         CHECK_EMULATED(qcclEmulatedGraphDestroy(graph));
-        if (number != 0 && operation.begins_alone) lookout.await_release();
+        if (number != 0 && operation.begins_alone) lookout.await_release(rank.comm);
         broadcast(sent, rank);
         if (number == 0) {
             CHECK_EMULATED(qcclEmulatedGraphLaunch(exec, rank.stream));
@@ -116,7 +124,7 @@ void check_operation(const Operation &operation) {
         }
         operation.run(number, rank);
         if (number != 0) {
-            lookout.await_release();
+            lookout.await_release(rank.comm);
             if (rank.comm) CHECK_EMULATED(qcclEmulatedGraphLaunch(exec, rank.stream));
         }
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
@@ -170,6 +178,8 @@ void a_call_waits_while_the_communicator_is_split() {
 
 int main() {
     setenv("QCCL_DEBUG", "info", 1);
+    // The vector that rank 0 broadcasts without waiting for the others has to fit.
+    setenv("QCCL_ARENA", "16M", 1);
     const CMUnitTest tests[] = {
         QTEST(a_call_waits_while_the_communicator_is_finalized),
         QTEST(a_call_waits_while_the_communicator_is_destroyed),
