@@ -101,17 +101,19 @@ static void set_codec(CallDescriptor &descriptor, const std::string &text) {
     codec.copy(descriptor.codec, codec.size());
 }
 
-// Returns the program that agrees on the scales, each of which is a number of 16 bits. `sums`: what
-// ranks compare of the sums.
-Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, CallDescriptor sums) const {
+// Returns the program that agrees on the scales of `sums`, each of which is a number of 16 bits.
+Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, const Program &sums) const {
     ProgramKey key;
     key.type = DataType::uint16;
     key.op = RedOp::max;
     key.count = blocks;
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, {}));
     QCCL_TRY(Program program, compile_plan(key, plan, cut_));
-    set_codec(sums, "scales of " + std::string(sums.codec));
-    program.shape = sums;
+    CallDescriptor descriptor = sums.shape.descriptor();
+    set_codec(descriptor, "scales of " + std::string(descriptor.codec));
+    program.shape = descriptor;
+    program.scales_of = spec(sums.work.codec);
+    program.set_asked(sums.asked_codec, program.asked_algorithm);
     program.raw_bytes = 0; // that of the sums counts the values
     return std::make_shared<const Program>(std::move(program));
 }
@@ -172,7 +174,7 @@ Result<ProgramRef> ProgramCache::make_shared(const ProgramKey &key) const {
     program.shape = descriptor;
     program.raw_bytes = program.raw_bytes / sizeof(float) * type_bytes(key.type);
     SharedSums sums{.layout = layout_of(key, team_), .op = key.op};
-    QCCL_TRY(sums.agreement, make_agreement(sums.layout.blocks(), descriptor));
+    QCCL_TRY(sums.agreement, make_agreement(sums.layout.blocks(), program));
     program.shared = std::make_shared<const SharedSums>(std::move(sums));
     return std::make_shared<const Program>(std::move(program));
 }
@@ -239,9 +241,7 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
                     .team = team,
                     .algorithm = spec(plan.algorithm)};
     QCCL_TRY(Program program, compile(schedule, work, cut));
-    program.asked_codec = spec(key.codec);
-    program.asked_algorithm = key.algorithm ? spec(key.algorithm) : "auto";
-    program.asked_hash = hash_text(program.asked_codec + " " + program.asked_algorithm);
+    program.set_asked(spec(key.codec), key.algorithm ? spec(key.algorithm) : "auto");
     return program;
 }
 

@@ -100,7 +100,7 @@ private:
     // Compiles the programs of a codec's warm-up, for a call with a state.
     Result<std::vector<WarmUpStage>> make_warm_up(const ProgramKey &key) const;
     Result<ProgramRef> make_shared(const ProgramKey &key) const;
-    Result<ProgramRef> make_agreement(uint64_t blocks, CallDescriptor sums) const;
+    Result<ProgramRef> make_agreement(uint64_t blocks, const Program &sums) const;
     // Also compiles the lossless program, which runs instead when the values lose too much.
     Result<Program> compile_guarded(const ProgramKey &key, const Plan &plan) const;
     void forget_oldest();

@@ -289,24 +289,33 @@ Done Comm::run_guarded(const Program &program, const Call &call) {
     return guards_.end(use, guarded, team_.rank == 0 ? parts_.log.get() : nullptr);
 }
 
-// The line before the call shows which call a rank was in if its process ends there.
+// Returns the codec that traces show.
+static std::string codec_text(const Program &program) {
+    if (!program.scales_of.empty()) return "scales of " + program.scales_of;
+    return spec(program.work.codec);
+}
+
+// The line before the call shows which call a rank was in if its process ends there. A call with
+// shared scales sums other values than the caller's, so the lines are of the call that ranks
+// compare.
 Done Comm::run_watched(const Program &program, const Call &call) {
     if (parts_.trace) parts_.trace->tell(*parts_.log);
     if (!parts_.log->wants(LogLevel::trace)) return engine_.run(program, call);
     const std::string who = log_prefix(parts_.comm_config);
-    const char *const what = name(program.shape.descriptor().collective);
+    const CallDescriptor &called = program.shape.descriptor();
+    const char *const what = name(called.collective);
     parts_.log->trace("%scall %" PRIu64 " begins: %s", who.c_str(), call.number, what);
     const auto start = std::chrono::steady_clock::now();
     const Done done = exception_boundary([&] { return engine_.run(program, call); });
     const double us = in_seconds(std::chrono::steady_clock::now() - start) * 1e6;
-    const Work &work = program.work;
-    const bool is_barrier = work.collective == Collective::barrier;
-    parts_.log->trace(
-        "%scall %" PRIu64 ": %s, count %" PRIu64
-        ", type %s, op %s, codec %s, algorithm %s, tag %" PRIu64 ", %.1f us: %s",
-        who.c_str(), call.number, what, work.count, is_barrier ? "none" : name(work.type),
-        reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
-        work.algorithm.c_str(), call.tag, us, done ? "success" : code_text(done.error().code));
+    const bool is_barrier = called.collective == Collective::barrier;
+    parts_.log->trace("%scall %" PRIu64 ": %s, count %" PRIu64
+                      ", type %s, op %s, codec %s, algorithm %s, tag %" PRIu64 ", %.1f us: %s",
+                      who.c_str(), call.number, what, called.count,
+                      is_barrier ? "none" : name(called.type),
+                      reduces(program.work.collective) ? name(called.op) : "none",
+                      codec_text(program).c_str(), program.work.algorithm.c_str(), call.tag, us,
+                      done ? "success" : code_text(done.error().code));
     return done;
 }
 

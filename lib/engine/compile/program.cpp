@@ -20,6 +20,12 @@ std::string state_text(const Work &work) {
     return " with momentum " + write_decimal(work.momentum, 3);
 }
 
+void Program::set_asked(std::string codec, std::string algorithm) {
+    asked_hash = hash_text(codec + " " + algorithm);
+    asked_codec = std::move(codec);
+    asked_algorithm = std::move(algorithm);
+}
+
 namespace {
 
 // Bytes of accumulator in a tile. With its sources and destinations a tile leaves space in an L1

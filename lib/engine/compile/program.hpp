@@ -107,6 +107,7 @@ struct Program {
     // What the caller asked the planner for. Only traces show it.
     std::string asked_codec = "none", asked_algorithm = "auto";
     uint64_t asked_hash = 0; // hash of both
+    void set_asked(std::string codec, std::string algorithm);
     // Set if the program is that of a call of the library's own: what traces call it.
     std::optional<Collective> own_call{};
     Schedule schedule{}; // placed, fused and lowered
@@ -168,6 +169,9 @@ struct Program {
 
     // Null: the program's values are the caller's.
     std::shared_ptr<const SharedSums> shared{};
+    // Of the agreement of such a program, whose shape is that of the caller's call: the spec of the
+    // codec whose scales it finds. Else empty.
+    std::string scales_of{};
 
     // The program is that of calls behind the last stage. Empty: every call runs it.
     std::vector<WarmUpStage> warm_up{};
