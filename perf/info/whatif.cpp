@@ -78,6 +78,14 @@ bool has_error(const LoggedShape &shape) {
            (!reduces(shape.collective) || adds(shape.op));
 }
 
+// Whether the calls are those in which ranks agree on scales, for calls with the codec shared. It
+// encodes no such values.
+bool agrees_on_scales(const LoggedShape &shape) {
+    const auto asked = parse_codec(shape.asked_codec);
+    return asked && asked->shares_scales() && shape.type == DataType::uint16 &&
+           shape.op == RedOp::max;
+}
+
 // Returns whether the communicator has all ranks of the job in their order. Ranks without a log are
 // assumed to be in order.
 bool has_ranks_of_job(const RecordedComm &comm, uint32_t ranks) {
@@ -228,6 +236,7 @@ private:
             const bool reduces_values = reduces(logged.collective);
             const auto algorithm = parse_algorithm(answer_.asked[i].algorithm);
             if (!row_of(logged.collective).has_values || !algorithm) continue;
+            if (agrees_on_scales(logged)) continue; // no program makes the call
             // Settings and plan files apply codecs only to floating-point sums.
             const bool takes_codec = reduces_values && has_error(logged);
             Rule rule;

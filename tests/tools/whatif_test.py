@@ -246,7 +246,8 @@ class Recorded(WhatIf):
     def test_a_call_with_shared_scales_is_two_collectives(self):
         tool.run([PERF, "reduce_scatter", "--ranks", "3", "-b", "1500K", "-e", "1500K", "-n", "3", "-w", "0", "-c", "0", "-d", "half",
                   "-o", "avg", "--codec", "shared:bits=5"], env={**QUIET, "QCCL_RECORD_CALLS": str(self.folder / "c-%r")})
-        answer = self.answer([(self.folder / f"c-{rank}").read_text() for rank in range(3)])
+        plan = self.folder / "plan"
+        answer = self.answer([(self.folder / f"c-{rank}").read_text() for rank in range(3)], "--out", str(plan))
         # The caller's call, beside which qccl-perf measures one without a codec, and the agreement on the scales of its blocks.
         sums = ("reduce_scatter", "half", "avg", 256000)
         shapes = {(*(shape[key] for key in ("collective", "type", "op", "count")), shape["same_plan"]["codec"]): shape
@@ -254,6 +255,16 @@ class Recorded(WhatIf):
         self.assertEqual(set(shapes), {(*sums, "shared:bits=5"), (*sums, "none"), ("all_reduce", "uint16", "max", 24000, "none")})
         self.assertEqual(shapes["all_reduce", "uint16", "max", 24000, "none"]["calls"], shapes[(*sums, "shared:bits=5")]["calls"])
         self.assertAlmostEqual(answer["same_plan"]["wire_bytes"] / answer["recorded"]["wire_bytes"], 1, delta=2e-3)
+        # No program asks for the agreement.
+        rules = plan.read_text().splitlines()
+        self.assertEqual(rules[0], "qccl-plan version=1 rules=1")
+        self.assertIn("@collective=reduce_scatter,type=half,op=avg,count=256000,", rules[1])
+
+    def test_a_maximum_of_the_program_gets_a_rule(self):
+        logs = [steady(rank, 2, 3, 1000, MS, type="uint16", op="max") for rank in range(2)]
+        plan = self.folder / "plan"
+        self.answer(logs, "--out", str(plan))
+        self.assertIn("@collective=all_reduce,type=uint16,op=max,count=1000,", plan.read_text())
 
 
 class Refusals(WhatIf):
