@@ -1,6 +1,7 @@
 """How ranks meet: under a launcher, by an id, over an all-gather of the program, or as threads of this process."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from typing import Any, Callable, Sequence
@@ -11,6 +12,8 @@ from . import _errors
 from ._comm import Comm, finish_creation, read_id
 from ._interrupts import SignalWatch
 from ._library import check, lib
+
+JOIN_SECONDS = 0.1  # between looks for signals
 
 
 def unique_id() -> bytes:
@@ -129,17 +132,20 @@ def run_threads(size: int, function: Callable[..., Any], *arguments: Any, device
                 errors.append(error)
 
     threads = [threading.Thread(target=run, args=(rank,), name=f"qccl rank {rank}") for rank in range(size)]
-    for thread in threads:
-        thread.start()
     try:
         for thread in threads:
-            thread.join()
-    except BaseException:  # a signal
+            thread.start()
+        for thread in threads:
+            # A signal that comes right before the wait, or in another thread, does not end it.
+            while thread.is_alive():
+                thread.join(JOIN_SECONDS)
+    except BaseException:  # a signal, or there is no thread for a rank
         for comm in comms:
-            if comm._handle is not None:
+            with contextlib.suppress(_errors.InvalidUsage):  # the rank has ended it
                 comm.revoke()
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
         raise
     if errors:
         raise errors[0]  # the others follow from it

@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 import weakref
+from unittest import mock
 
 import numpy as np
 import qccl
@@ -314,6 +315,63 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(entered, [])
         self.assertIsInstance(error, qccl.SystemFailure)
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
+    def test_threads_end_if_not_all_have_started(self):
+        """Ctrl-C comes, or no more threads can be had, before the last rank has its thread, for which the others wait."""
+        start, ended = threading.Thread.start, []
+
+        def start_or_raise(thread):
+            if thread.name == "qccl rank 2":
+                time.sleep(0.3)
+                raise KeyboardInterrupt
+            start(thread)
+
+        def body(comm):
+            try:
+                comm.all_reduce(np.ones(4))
+            except qccl.Revoked:
+                ended.append(comm.rank)
+
+        with mock.patch.object(threading.Thread, "start", start_or_raise), self.assertRaises(KeyboardInterrupt):
+            qccl.run_threads(3, body)
+        self.assertEqual(sorted(ended), [0, 1])
+
+    def test_a_signal_that_comes_in_another_thread_ends_the_threads(self):
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        ended, end = [], time.monotonic() + 20
+
+        def body(comm):
+            if comm.rank == 1:
+                time.sleep(0.3)  # until the main thread waits
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            try:
+                while time.monotonic() < end:
+                    comm.all_reduce(np.ones(4))
+            except qccl.Revoked:
+                ended.append(comm.rank)
+
+        with self.assertRaises(KeyboardInterrupt):
+            qccl.run_threads(2, body)
+        self.assertEqual(sorted(ended), [0, 1])
+
+    def test_a_rank_may_end_while_a_signal_ends_the_others(self):
+        revoke, end = qccl.Comm.revoke, time.monotonic() + 20
+
+        def revoke_late(comm):
+            revoke(comm)
+            time.sleep(0.3)
+            revoke(comm)  # which the rank has ended by then
+
+        def body(comm):
+            if comm.rank == 1:
+                time.sleep(0.3)  # until the main thread waits
+                os.kill(os.getpid(), signal.SIGINT)
+            while time.monotonic() < end:
+                comm.all_reduce(np.ones(4))
+
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        with mock.patch.object(qccl.Comm, "revoke", revoke_late), self.assertRaises(KeyboardInterrupt):
+            qccl.run_threads(2, body)
 
     def test_the_first_error_of_threads_is_raised(self):
         """The abort of a rank that raises wakes the others, which raise, too: later."""
