@@ -5,16 +5,11 @@
 // the calls without a stream are done, and until channels exist for all messages.
 #pragma once
 
-#include "api/call/collective_call.hpp"
-#include "api/call/message_call.hpp"
+#include "api/group/grouped_call.hpp"
 
 #include <cstddef>
-#include <deque>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <set>
-#include <string>
 
 namespace qccl {
 
@@ -43,39 +38,6 @@ public:
     Done run_inside();
 
 private:
-    // The group's end looks at the config, and the caller's own may be gone by then.
-    struct KeptMessage : MessageArguments {
-        KeptMessage(const MessageArguments &given, const qcclCollConfig_t &taken)
-            : MessageArguments(given), own_algorithm(taken.algorithm ? taken.algorithm : ""),
-              own_config(taken) {
-            if (taken.algorithm) own_config.algorithm = own_algorithm.c_str();
-            config = &own_config;
-        }
-        KeptMessage(const KeptMessage &) = delete;
-        const std::string own_algorithm;
-        qcclCollConfig_t own_config;
-    };
-    struct GroupedCall {
-        GroupedCall(qcclComm_t comm, Collective called, qcclStream_t on, size_t of_group)
-            : handle(comm), collective(called), stream(on), number(of_group) {}
-
-        qcclComm_t handle;
-        Collective collective;
-        qcclStream_t stream;
-        size_t number;                 // of the caller's call, from 1; its layers share it
-        std::optional<size_t> layer{}; // which of the call's layers this is; nothing: it has none
-        // What the call is: one of these is set.
-        ReadyCall ready{}; // a collective's
-        std::unique_ptr<const KeptMessage> message{};
-        std::function<Done()> copy{}; // within the rank
-
-        bool is_collective() const { return !message && !copy; }
-        bool is_layer_of(const GroupedCall &other) const {
-            return layer && other.layer && number == other.number;
-        }
-    };
-    class GroupRun;
-
     // Begins the caller's next call, and returns its first part.
     GroupedCall &begin_call(qcclComm_t handle, Collective collective, qcclStream_t stream);
     // Runs the checks of the latest call. If it is wrong, the group is refused.
@@ -84,16 +46,12 @@ private:
     Done add_layers(Comm &comm, const CallArguments &given);
 
     Done add_state(const FeedbackState *state);
-    // What errors call a call, and calls that run as one.
-    std::string name_of(const GroupedCall &call) const;
-    std::string name_of(const GroupedCall &first, const GroupedCall &last, size_t calls) const;
 
-    std::deque<GroupedCall> calls_;          // a vector would move them as it grows
+    GroupedCalls kept_;
     size_t begun_ = 0;                       // the caller's calls
     std::set<const FeedbackState *> states_; // of the calls
     std::optional<Error> refused_;
     uint32_t depth_ = 0;
-    bool is_inside_ = false; // a group of one call, whose thread is inside the communicator
 };
 
 } // namespace qccl
