@@ -39,20 +39,20 @@ Slot receive_and_sum(Schedule &s, const Group &g, uint32_t chunk, OwnInput own) 
 
 namespace {
 
-void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
+void direct_reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     scatter_inputs(s, g);
     for (const uint32_t c : g.own_chunks()) parts[c] = receive_and_sum(s, g, c, OwnInput::exact);
 }
 
 // Every member sends the chunks that it owns to all others.
-void all_gather(Schedule &s, const Group &g) {
+void direct_all_gather(Schedule &s, const Group &g) {
     for (uint32_t i = 1; i < g.size(); i++)
         for (const uint32_t c : g.own_chunks()) s.send(g.ranks[g.after(i)], output(c));
     for (uint32_t i = 1; i < g.size(); i++)
         for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(i)], output(c));
 }
 
-SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t) {
+SumOrder::Term direct_fold(std::vector<SumOrder::Term> members, uint32_t) {
     return {.operands = std::move(members)};
 }
 
@@ -77,20 +77,21 @@ SumOrder::Term fold_at_owner(std::vector<SumOrder::Term> members, uint32_t owner
     return {.operands = std::move(members)};
 }
 
-NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+NoiseMoments direct_encoded(std::span<const uint32_t> weights, uint32_t owner) {
     NoiseMoments total;
     for (size_t at = 0; at < weights.size(); at++)
         if (at != owner) total += NoiseMoments::of(weights[at]);
     return total;
 }
 
-uint32_t rounds_one_way(uint32_t size) { return std::min(size - 1, 1U); }
+uint32_t direct_rounds_one_way(uint32_t size) { return std::min(size - 1, 1U); }
 
 } // namespace
 
-const GroupPhases direct_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
-const GroupPhases star_phases{reduce_scatter_at_owner, all_gather, fold_at_owner, encoded,
-                              rounds_one_way};
+const GroupPhases direct_phases{direct_reduce_scatter, direct_all_gather, direct_fold,
+                                direct_encoded, direct_rounds_one_way};
+const GroupPhases star_phases{reduce_scatter_at_owner, direct_all_gather, fold_at_owner,
+                              direct_encoded, direct_rounds_one_way};
 
 Schedule all_reduce_direct(const Team &t) {
     return all_reduce_by(direct_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);

@@ -42,7 +42,7 @@ template <class Visitor> void each_chunk(const Group &g, const Split &positions,
 
 // At each split a rank sends its parts of the other half's chunks. Received parts are added only
 // when their sum is sent, because they do not arrive in the order of the sum.
-void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
+void halving_reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     std::vector<std::vector<HalfReceived>> arrivals(s.chunks);
     for (const Split &split : splits_of(g.size(), g.own)) {
         each_chunk(g, split.other(g.own), [&](uint32_t c) {
@@ -59,7 +59,7 @@ void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
 
 // The way back: a rank receives the results of the other half's chunks from the partner that it
 // sent its sums to.
-void all_gather(Schedule &s, const Group &g) {
+void halving_all_gather(Schedule &s, const Group &g) {
     const auto splits = splits_of(g.size(), g.own);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
         for (const uint32_t peer : split->partners_of(g.own))
@@ -80,13 +80,13 @@ std::vector<uint32_t> parents_of(uint32_t size, uint32_t owner) {
     return parents;
 }
 
-SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+SumOrder::Term halving_fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     const auto parents = parents_of(static_cast<uint32_t>(members.size()), owner);
     return SumOrder::of_tree(parents, std::move(members));
 }
 
 // Each member but the owner passes on its own contributions and those of the members below it.
-NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+NoiseMoments halving_encoded(std::span<const uint32_t> weights, uint32_t owner) {
     const auto parents = parents_of(static_cast<uint32_t>(weights.size()), owner);
     std::vector<uint32_t> passed(weights.size());
     for (uint32_t at = 0; at < weights.size(); at++)
@@ -106,13 +106,14 @@ std::vector<Split> all_splits(uint32_t size) {
     return splits;
 }
 
-uint32_t rounds_one_way(uint32_t size) {
+uint32_t halving_rounds_one_way(uint32_t size) {
     return rounds_halving(Collective::reduce_scatter, {.size = size});
 }
 
 } // namespace
 
-const GroupPhases halving_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
+const GroupPhases halving_phases{halving_reduce_scatter, halving_all_gather, halving_fold,
+                                 halving_encoded, halving_rounds_one_way};
 
 // No send waits for a free wire slot: every value that a rank encodes has its own slot.
 Schedule all_reduce_halving(const Team &t) {

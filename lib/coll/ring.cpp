@@ -47,7 +47,7 @@ uint32_t sums_in_flight(const std::vector<Group> &rings) {
 
 // Every chunk goes once round, and all ranks but its owner add their part to the received sum. A
 // rank sends in all rings before it waits for one.
-void reduce_scatter(Schedule &s, std::span<const Group> rings, Parts &parts) {
+void ring_reduce_scatter(Schedule &s, std::span<const Group> rings, Parts &parts) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
             for (const uint32_t c : g.chunks[g.before(i)]) s.send(g.ranks[g.after(1)], parts[c]);
@@ -61,12 +61,12 @@ void reduce_scatter(Schedule &s, std::span<const Group> rings, Parts &parts) {
             }
     }
 }
-void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
-    reduce_scatter(s, {&g, 1}, parts);
+void ring_reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
+    ring_reduce_scatter(s, {&g, 1}, parts);
 }
 
 // Every chunk goes once round, and every rank keeps it.
-void all_gather(Schedule &s, std::span<const Group> rings) {
+void ring_all_gather(Schedule &s, std::span<const Group> rings) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
             for (const uint32_t c : g.chunks[g.before(i - 1)])
@@ -75,12 +75,12 @@ void all_gather(Schedule &s, std::span<const Group> rings) {
             for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(1)], output(c));
     }
 }
-void all_gather(Schedule &s, const Group &g) { all_gather(s, {&g, 1}); }
+void ring_all_gather(Schedule &s, const Group &g) { ring_all_gather(s, {&g, 1}); }
 
 Schedule reduce_scatter_schedule(const std::vector<Group> &rings, uint32_t chunks) {
     Schedule s{.chunks = chunks, .outbox = sums_in_flight(rings)};
     Parts parts = inputs(s);
-    reduce_scatter(s, rings, parts);
+    ring_reduce_scatter(s, rings, parts);
     for (const Group &g : rings)
         for (const uint32_t c : g.own_chunks()) s.finish(output(c), parts[c]);
     return s;
@@ -100,13 +100,13 @@ uint32_t chunks_in(const std::vector<Group> &rings) {
     return static_cast<uint32_t>(rings.size()) * rings[0].size();
 }
 
-SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+SumOrder::Term ring_fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     std::rotate(members.begin(), members.begin() + (owner + 1) % members.size(), members.end());
     return {.operands = std::move(members)};
 }
 
 // Hop i passes on the sum of the i members after the owner.
-NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+NoiseMoments ring_encoded(std::span<const uint32_t> weights, uint32_t owner) {
     NoiseMoments total;
     double passed = 0;
     for (size_t i = 1; i < weights.size(); i++) {
@@ -118,13 +118,13 @@ NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 } // namespace
 
-const GroupPhases ring_phases{reduce_scatter, all_gather, fold, encoded,
+const GroupPhases ring_phases{ring_reduce_scatter, ring_all_gather, ring_fold, ring_encoded,
                               [](uint32_t size) { return size - 1; }};
 
 Schedule all_reduce_ring(const Team &t, const Choices &choices) {
     const std::vector<Group> rings = rings_of_sums(t, choices);
     Schedule s = reduce_scatter_schedule(rings, chunks_in(rings));
-    all_gather(s, rings);
+    ring_all_gather(s, rings);
     return s;
 }
 
@@ -137,7 +137,7 @@ Schedule all_gather_ring(const Team &t, const Choices &choices) {
     const std::vector<Group> rings = rings_to_owners(t, choices);
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
     s.copy(output(t.rank), input(t.rank));
-    all_gather(s, rings);
+    ring_all_gather(s, rings);
     return s;
 }
 
@@ -145,7 +145,7 @@ Schedule reduce_ring(const Team &t, const Choices &choices) {
     const std::vector<Group> rings = rings_of_sums(t, choices);
     Schedule s{.chunks = chunks_in(rings), .outbox = sums_in_flight(rings)};
     Parts parts = inputs(s);
-    reduce_scatter(s, rings, parts);
+    ring_reduce_scatter(s, rings, parts);
     for (const Group &g : rings) gather_sums(s, g, t.root, parts);
     return s;
 }
@@ -159,7 +159,7 @@ Schedule broadcast_ring(const Team &t, const Choices &choices) {
         rings[c].chunks[rings[c].position(t.root)].push_back(c);
         if (t.rank == t.root) s.copy(output(c), input(c));
     }
-    all_gather(s, rings);
+    ring_all_gather(s, rings);
     return s;
 }
 

@@ -86,7 +86,7 @@ std::vector<Position> positions_of(const Team &t, const Choices &choices, uint32
     return positions;
 }
 
-void reduce_scatter(Schedule &s, const Team &t, const Position &p) {
+void tree_reduce_scatter(Schedule &s, const Team &t, const Position &p) {
     const uint32_t first = s.wires;
     for (const uint32_t child : p.children) s.recv(child, wire(s.wires), p.chunk);
     Slot complete = input(p.chunk);
@@ -102,7 +102,7 @@ void reduce_scatter(Schedule &s, const Team &t, const Position &p) {
 }
 
 // Later children are sent to first, because they are further away and have more ranks below them.
-void all_gather(Schedule &s, const Team &t, const Position &p) {
+void tree_all_gather(Schedule &s, const Team &t, const Position &p) {
     if (p.parent != t.rank) s.recv(p.parent, output(p.chunk));
     for (auto child = p.children.rbegin(); child != p.children.rend(); ++child)
         s.send(*child, output(p.chunk));
@@ -128,7 +128,7 @@ bool has_child(const Group &g, uint32_t number, uint32_t stride) {
 }
 
 // At each stride the messages of all chunks go the same way round the group.
-void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
+void tree_reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     for (uint32_t stride = 1; stride < g.size(); stride *= 2) {
         each_numbered(s, g, [&](uint32_t c, uint32_t number) {
             if (is_child(number, stride)) s.send(g.ranks[g.before(stride)], parts[c]);
@@ -144,7 +144,7 @@ void reduce_scatter(Schedule &s, const Group &g, Parts &parts) {
     }
 }
 
-void all_gather(Schedule &s, const Group &g) {
+void tree_all_gather(Schedule &s, const Group &g) {
     for (uint32_t stride = std::bit_floor(g.size() - 1); stride > 0; stride /= 2) {
         each_numbered(s, g, [&](uint32_t c, uint32_t number) {
             if (has_child(g, number, stride)) s.send(g.ranks[g.after(stride)], output(c));
@@ -155,7 +155,7 @@ void all_gather(Schedule &s, const Group &g) {
     }
 }
 
-SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+SumOrder::Term tree_fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     std::rotate(members.begin(), members.begin() + owner, members.end());
     std::vector<uint32_t> parents(members.size());
     for (uint32_t number = 0; number < parents.size(); number++)
@@ -164,7 +164,7 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
 }
 
 // Each member but the owner passes on its own contributions and those of all members below it.
-NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
+NoiseMoments tree_encoded(std::span<const uint32_t> weights, uint32_t owner) {
     std::vector<uint32_t> passed(weights.size());
     for (uint32_t number = 0; number < weights.size(); number++)
         for (uint32_t at = number; at != 0; at = binomial_parent(at))
@@ -174,7 +174,9 @@ NoiseMoments encoded(std::span<const uint32_t> weights, uint32_t owner) {
     return total;
 }
 
-uint32_t rounds_one_way(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
+uint32_t tree_rounds_one_way(uint32_t size) {
+    return static_cast<uint32_t>(std::bit_width(size - 1));
+}
 
 uint32_t root_of(Collective collective, const Team &t) {
     return row_of(collective).has_root ? t.root : 0;
@@ -283,15 +285,16 @@ void scatter_down(Schedule &s, const Team &t, const PartTree &tree) {
 
 } // namespace
 
-const GroupPhases tree_phases{reduce_scatter, all_gather, fold, encoded, rounds_one_way};
+const GroupPhases tree_phases{tree_reduce_scatter, tree_all_gather, tree_fold, tree_encoded,
+                              tree_rounds_one_way};
 
 Schedule all_reduce_tree(const Team &t, const Choices &choices) {
     const uint32_t chunks = chunks_of(choices);
     Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
     auto positions = positions_of(t, choices, 0);
-    for (const Position &p : positions) reduce_scatter(s, t, p);
+    for (const Position &p : positions) tree_reduce_scatter(s, t, p);
     std::reverse(positions.begin(), positions.end());
-    for (const Position &p : positions) all_gather(s, t, p);
+    for (const Position &p : positions) tree_all_gather(s, t, p);
     return s;
 }
 
@@ -302,14 +305,14 @@ Schedule broadcast_tree(const Team &t, const Choices &choices) {
     if (t.rank == t.root)
         for (const Position &p : positions) s.copy(output(p.chunk), input(p.chunk));
     std::reverse(positions.begin(), positions.end());
-    for (const Position &p : positions) all_gather(s, t, p);
+    for (const Position &p : positions) tree_all_gather(s, t, p);
     return s;
 }
 
 Schedule reduce_tree(const Team &t, const Choices &choices) {
     const uint32_t chunks = chunks_of(choices);
     Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
-    for (const Position &p : positions_of(t, choices, t.root)) reduce_scatter(s, t, p);
+    for (const Position &p : positions_of(t, choices, t.root)) tree_reduce_scatter(s, t, p);
     return s;
 }
 
