@@ -46,6 +46,8 @@ def bits_of(codec):
     """Of a value on the wire, large vectors; lib/codec/WIRE.md. None for codecs whose chunks vary."""
     name, _, options = codec.partition(":")
     keys = dict(item.split("=") for item in options.split(",") if "=" in item)
+    if keys.get("entropy") == "1":
+        return None
     if name == "none":
         return 32
     if name in ("fp16", "bf16"):
@@ -70,7 +72,8 @@ def bits_of(codec):
     if name == "norm":
         return int(keys.get("bits", 8)) + 32 / int(keys.get("bucket", 512))
     if name == "minmax":
-        return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
+        bucket = keys.get("bucket", "512")
+        return int(keys.get("bits", 8)) + (0 if bucket == "all" else 64 / int(bucket))
     return None
 
 
