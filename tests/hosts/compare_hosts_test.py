@@ -70,7 +70,9 @@ class Beforehand(unittest.TestCase):
         self.assertEqual(vectors.bits_of("int4:block=64,round=stochastic"), 4.25)
         self.assertEqual(vectors.bits_of("minmax:bits=4,bucket=1024"), 4.0625)
         self.assertEqual(vectors.bits_of("norm:bits=4,bucket=64,norm=linf"), 4.5)
-        self.assertIsNone(vectors.bits_of("zip"))
+        self.assertEqual(vectors.bits_of("minmax:bits=4,bucket=all"), 4)
+        for codec in ("zip", "minmax:bits=4,bucket=all,entropy=1", "int8:entropy=1"):
+            self.assertIsNone(vectors.bits_of(codec))
 
     def test_limits(self):
         self.assertAlmostEqual(table.limit_of(0.12e9, 4, "none"), 0.08)
