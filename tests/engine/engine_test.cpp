@@ -210,6 +210,18 @@ void counts_may_be_read_at_any_time() {
     CHECK(seen.encode_ns > 0 && seen.copy_ns > 0 && seen.wire_ns > 0 && seen.wait_ns > 0);
 }
 
+// What a tick takes is known better from look to look.
+void no_time_goes_back() {
+    Counters counters;
+    counters.encode_ticks.add(uint64_t{1} << 40);
+    uint64_t told = 0;
+    for (int look = 0; look < 10000; look++) {
+        const uint64_t now = counters.read().encode_ns;
+        CHECK(now >= told);
+        told = now;
+    }
+}
+
 } // namespace
 
 int main() {
@@ -221,6 +233,7 @@ int main() {
         QTEST(sizes_may_change_from_call_to_call),
         QTEST(nobody_leaves_a_barrier_before_all_have_come),
         QTEST(counts_may_be_read_at_any_time),
+        QTEST(no_time_goes_back),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -18,6 +18,7 @@
 #include "engine/run/unpacked_chunks.hpp"
 #include "transport/transport.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -64,12 +65,29 @@ private:
     std::atomic<uint64_t> value_{0};
 };
 
+// The same for a time in ticks.
+class TickCounter : public Counter {
+public:
+    // Returns the time in nanoseconds, which is never less than before: a tick becomes known better
+    // with time, and may turn out to be shorter.
+    uint64_t ns(double ns_per_tick) const {
+        const auto known = static_cast<uint64_t>(static_cast<double>(get()) * ns_per_tick);
+        uint64_t told = told_ns_.load(std::memory_order_relaxed);
+        while (told < known &&
+               !told_ns_.compare_exchange_weak(told, known, std::memory_order_relaxed)) {}
+        return std::max(told, known);
+    }
+
+private:
+    mutable std::atomic<uint64_t> told_ns_{0};
+};
+
 class Counters {
 public:
     Counters();
 
     Counter calls, raw_bytes, wire_bytes, lent_bytes, device_bytes;
-    Counter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
+    TickCounter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
 
     // Returns all counts except network_ns, which the transport counts. Ticks become nanoseconds by
     // the progress of both clocks since the counters were made.
