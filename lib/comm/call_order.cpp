@@ -115,6 +115,8 @@ std::optional<Error> SiblingComms::find_deadlock(uint32_t rank,
                                                  std::string_view threads_of_gpus) const {
     const uint64_t call = issued_[rank].call.load(std::memory_order_relaxed);
     for (uint32_t sibling = 0; sibling < issued_.size(); sibling++) {
+        // An expected call has its number before it is expected no more.
+        if (issued_[sibling].expected.load(std::memory_order_acquire) != 0) continue;
         if (issued_[sibling].call.load(std::memory_order_relaxed) >= call) continue;
         if (has_other_threads(threads_of_gpus)) return std::nullopt;
         return Error::make(Code::invalid_usage,

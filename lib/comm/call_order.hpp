@@ -104,9 +104,26 @@ public:
     void issued(uint32_t rank, uint64_t call) {
         issued_[rank].call.store(call, std::memory_order_relaxed);
     }
+    // While one lives, a GPU may bring a call of the rank whose number is not known before: a
+    // stream comes to it, or a graph replays it.
+    class Expected {
+    public:
+        Expected(std::shared_ptr<SiblingComms> siblings, uint32_t rank)
+            : siblings_(std::move(siblings)), rank_(rank) {
+            count().fetch_add(1, std::memory_order_relaxed);
+        }
+        Expected(const Expected &) = delete;
+        ~Expected() { count().fetch_sub(1, std::memory_order_release); }
+
+    private:
+        std::atomic<uint64_t> &count() const { return siblings_->issued_[rank_].expected; }
+        const std::shared_ptr<SiblingComms> siblings_;
+        const uint32_t rank_;
+    };
+
     // Called by the thread that waits in the latest call of `rank`. Returns nothing if another
-    // thread could still make the missing call; threads whose names begin with `threads_of_gpus`
-    // make none.
+    // thread or a GPU could still make the missing call; threads whose names begin with
+    // `threads_of_gpus` make none of their own.
     std::optional<Error> find_deadlock(uint32_t rank, std::string_view threads_of_gpus) const;
 
     // The same for a rank that waits for `sibling` to come to `what`, which is no call of theirs.
@@ -120,6 +137,7 @@ public:
 private:
     struct alignas(64) Issued { // a cache line each: ranks write theirs in every call
         std::atomic<uint64_t> call{0};
+        std::atomic<uint64_t> expected{0}; // objects that live
     };
     std::vector<Issued> issued_;
     std::mutex mutex_;

@@ -45,10 +45,13 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
         check_priority(*stream);
         Request queued = request;
         queued.queued = queued_now();
-        return queue_->enqueue(*stream,
-                               [this, program, queued](const Done &arrived, uint64_t captured) {
-                                   run_arrived(*program, queued, arrived, captured);
-                               });
+        std::shared_ptr<const SiblingComms::Expected> expected;
+        if (parts_.siblings)
+            expected = std::make_shared<const SiblingComms::Expected>(parts_.siblings, team_.rank);
+        return queue_->enqueue(
+            *stream, [this, program, queued, expected](const Done &arrived, uint64_t captured) {
+                run_arrived(*program, queued, arrived, captured);
+            });
     }
     queue_->await_all();
     QCCL_TRY(const auto use, StateUse::begin_if_any(request.state));

@@ -221,6 +221,42 @@ void streams_go_on_beside_blocking_calls() {
                                             OwnStream(gpus[1], fixed));
 }
 
+void stay_for_a_while(void *) { std::this_thread::sleep_for(300ms); }
+
+// A stream has work before its call, for which the only thread of the process waits meanwhile.
+void a_blocking_call_waits_for_a_stream_that_is_late() {
+    const OwnRanks ranks(mixes[0]);
+    const OwnStream late(mixes[0][0]);
+    for (const bool in_group : {true, false}) {
+        auto values = ranks.ones(1000);
+        CHECK_EMULATED(qcclEmulatedLaunchHostFunc(static_cast<qcclEmulatedStream_t>(late.get()),
+                                                  stay_for_a_while, nullptr));
+        const auto sum = [&](size_t rank, qcclComm_t comm) {
+            check(all_reduce(of(values, rank), 1000, comm,
+                             rank == 0 ? late.get() : QCCL_STREAM_SYNC));
+        };
+        if (in_group) {
+            ranks.in_group(sum);
+        } else {
+            sum(0, ranks[0]);
+            sum(1, ranks[1]);
+        }
+        late.synchronize();
+        check_sums(values, ranks.sum());
+    }
+}
+
+// The thread waits for a call that is on no stream.
+void a_call_that_nobody_makes_is_found() {
+    const OwnRanks ranks(mixes[0]);
+    const OwnStream stream(mixes[0][0]);
+    auto values = ranks.ones(1000);
+    check(all_reduce(of(values, 0), 1000, ranks[0], stream.get()));
+    check(all_reduce(of(values, 1), 1000, ranks[1], QCCL_STREAM_SYNC));
+    stream.synchronize();
+    CHECK_EQ(all_reduce(of(values, 1), 1000, ranks[1], QCCL_STREAM_SYNC), qcclInvalidUsage);
+}
+
 // The calls after one that fails are left out, also those on streams.
 void a_failure_ends_the_group() {
     for (const Devices &devices : mixes) {
@@ -250,6 +286,8 @@ int main() {
         QTEST(layers_wait_side_by_side),
         QTEST(messages_wait_side_by_side),
         QTEST(streams_go_on_beside_blocking_calls),
+        QTEST(a_blocking_call_waits_for_a_stream_that_is_late),
+        QTEST(a_call_that_nobody_makes_is_found),
         QTEST(a_failure_ends_the_group),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
