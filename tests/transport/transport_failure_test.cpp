@@ -166,6 +166,28 @@ template <Kind kind> void no_rank_runs_further_ahead_than_its_calls_are_kept() {
     });
 }
 
+// Between two calls the rank makes no pause in which another thread would look for it.
+template <Kind kind> void a_rank_that_never_waits_hears_of_a_failure() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::meeting));
+        CHECK_OK(begin(*transport, call_number(2), 30s));
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            transport->fail(Error::make(Code::revoked, "rank 1 gives up").at_rank(1));
+        } else {
+            Done begun;
+            for (uint64_t call = 3; begun && call < calls_kept_on_host; call++) {
+                std::this_thread::sleep_for(2ms);
+                begun = begin(*transport, call_number(call), 30s);
+            }
+            CHECK(!begun);
+            check_error(begun.error(), Code::revoked, 1, "rank 1 gives up");
+        }
+        rank.meeting.barrier();
+    });
+}
+
 template <Kind kind> void a_message_that_points_outside_is_refused() {
     for (const bool by_offset : {false, true})
         run_ranks(kind, 2, [&](const Rank &rank) {
@@ -333,6 +355,7 @@ int main() {
         ON_BOTH(failures_at_once_leave_one),
         ON_ALL(a_rank_that_never_comes_is_named_by_the_timeout),
         ON_BOTH(no_rank_runs_further_ahead_than_its_calls_are_kept),
+        ON_ALL(a_rank_that_never_waits_hears_of_a_failure),
         ON_BOTH(a_message_that_points_outside_is_refused),
         ON_ALL(a_late_rank_costs_one_warning),
         ON_APART(a_call_ends_before_all_have_heard_of_a_warning),
