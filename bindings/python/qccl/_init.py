@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+import time
 from typing import Any, Callable, Sequence
 
 from . import _arguments, _comm
@@ -14,6 +15,7 @@ from ._interrupts import SignalWatch
 from ._library import check, lib
 
 JOIN_SECONDS = 0.1  # between looks for signals
+LOOK_SECONDS = 1e-3  # between looks for threads that end
 
 
 def unique_id() -> bytes:
@@ -143,9 +145,10 @@ def run_threads(size: int, function: Callable[..., Any], *arguments: Any, device
         for comm in comms:
             with contextlib.suppress(_errors.InvalidUsage):  # the rank has ended it
                 comm.revoke()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        # Not by joins: a thread that is half started has none yet, and one whose join a signal has ended counts as stopped
+        # (CPython before 3.13) though it goes on.
+        while any(thread in threads for thread in threading.enumerate()):
+            time.sleep(LOOK_SECONDS)
         raise
     if errors:
         raise errors[0]  # the others follow from it

@@ -336,6 +336,27 @@ class Interrupts(unittest.TestCase):
             qccl.run_threads(3, body)
         self.assertEqual(sorted(ended), [0, 1])
 
+    def test_a_thread_that_is_half_started_is_waited_for(self):
+        """Ctrl-C comes when the last rank's thread has been asked for but does not run yet."""
+        start, ended = threading.Thread.start, []
+
+        def start_half(thread):
+            if thread.name == "qccl rank 1":
+                bootstrap = thread._bootstrap
+                thread._bootstrap = lambda: (time.sleep(0.3), bootstrap())
+                thread._started.wait = mock.Mock(side_effect=KeyboardInterrupt)
+            start(thread)
+
+        def body(comm):
+            try:
+                comm.all_reduce(np.ones(4))
+            except qccl.Revoked:
+                ended.append(comm.rank)
+
+        with mock.patch.object(threading.Thread, "start", start_half), self.assertRaises(KeyboardInterrupt):
+            qccl.run_threads(2, body)
+        self.assertEqual(sorted(ended), [0, 1])
+
     def test_a_signal_that_comes_in_another_thread_ends_the_threads(self):
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         ended, end = [], time.monotonic() + 20
