@@ -246,7 +246,7 @@ typedef struct {
     float momentum[2]; /* of rank 1, and of the others */
     int ahead;         /* so many calls rank 1 has made alone */
     const char *says;
-    size_t calls; /* that succeed */
+    size_t calls; /* that are alike */
 } unlike_t;
 
 static qcclResult_t call_unlike(int rank, qcclComm_t comm, void *context)
@@ -279,7 +279,6 @@ static qcclResult_t call_unlike(int rank, qcclComm_t comm, void *context)
         for (i = 0; i < count; i++) values[i] = value_of(rank, i, (int)call);
         done =
             qcclAllReduceConfig(values, values, count, qcclFloat32, qcclAvg, comm, NULL, &config);
-        if (done != qcclSuccess && call != unlike->calls) done = qcclInternalError;
     }
     (void)qcclStateDestroy(config.state);
     (void)qcclCodecDestroy(config.codec);
@@ -301,7 +300,11 @@ static void all_ranks_have_one_momentum(void **unused)
         world_t own = make_world(ranks);
         unlike_t unlike = unlikes[i];
         const outcome_t outcome = on_every_rank(&own, call_unlike, &unlike);
+        char where[32];
         assert_all_say(&outcome, ranks, qcclMismatch, unlike.says);
+        /* A rank may still be in an earlier call when the others find the difference. */
+        snprintf(where, sizeof where, "in call %d", (int)unlike.calls + 1);
+        assert_says(outcome.sentence[0], where);
         end_world(&own);
     }
 }
