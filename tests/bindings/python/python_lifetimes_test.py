@@ -316,15 +316,9 @@ class Interrupts(unittest.TestCase):
         self.assertIsInstance(error, qccl.SystemFailure)
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
 
-    def test_threads_end_if_not_all_have_started(self):
-        """Ctrl-C comes, or no more threads can be had, before the last rank has its thread, for which the others wait."""
-        start, ended = threading.Thread.start, []
-
-        def start_or_raise(thread):
-            if thread.name == "qccl rank 2":
-                time.sleep(0.3)
-                raise KeyboardInterrupt
-            start(thread)
+    def check_interrupted_start(self, start, ranks):
+        """Ranks 0 and 1 have ended when run_threads raises, whose threads `start` starts."""
+        ended = []
 
         def body(comm):
             try:
@@ -332,13 +326,25 @@ class Interrupts(unittest.TestCase):
             except qccl.Revoked:
                 ended.append(comm.rank)
 
-        with mock.patch.object(threading.Thread, "start", start_or_raise), self.assertRaises(KeyboardInterrupt):
-            qccl.run_threads(3, body)
+        with mock.patch.object(threading.Thread, "start", start), self.assertRaises(KeyboardInterrupt):
+            qccl.run_threads(ranks, body)
         self.assertEqual(sorted(ended), [0, 1])
+
+    def test_threads_end_if_not_all_have_started(self):
+        """Ctrl-C comes, or no more threads can be had, before the last rank has its thread, for which the others wait."""
+        start = threading.Thread.start
+
+        def start_or_raise(thread):
+            if thread.name == "qccl rank 2":
+                time.sleep(0.3)
+                raise KeyboardInterrupt
+            start(thread)
+
+        self.check_interrupted_start(start_or_raise, 3)
 
     def test_a_thread_that_is_half_started_is_waited_for(self):
         """Ctrl-C comes when the last rank's thread has been asked for but does not run yet."""
-        start, ended = threading.Thread.start, []
+        start = threading.Thread.start
 
         def start_half(thread):
             if thread.name == "qccl rank 1":
@@ -347,15 +353,7 @@ class Interrupts(unittest.TestCase):
                 thread._started.wait = mock.Mock(side_effect=KeyboardInterrupt)
             start(thread)
 
-        def body(comm):
-            try:
-                comm.all_reduce(np.ones(4))
-            except qccl.Revoked:
-                ended.append(comm.rank)
-
-        with mock.patch.object(threading.Thread, "start", start_half), self.assertRaises(KeyboardInterrupt):
-            qccl.run_threads(2, body)
-        self.assertEqual(sorted(ended), [0, 1])
+        self.check_interrupted_start(start_half, 2)
 
     def test_a_signal_that_comes_in_another_thread_ends_the_threads(self):
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
