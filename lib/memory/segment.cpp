@@ -28,8 +28,7 @@ template <class T> void construct(T *first, size_t count) {
 } // namespace
 
 Segment::Segment(std::byte *base, const SegmentShape &shape)
-    : base_(base), shape_(shape), last_call_(shape.calls - 1),
-      last_mail_(mails_kept(shape.ranks) - 1),
+    : base_(base), shape_(shape), last_mail_(mails_kept(shape.ranks) - 1),
       long_eager_stride_(round_up(shape.eager_slot_bytes, cache_line)), calls_(sizeof(Control)),
       eager_(round_up(calls_ + shape.calls * sizeof(PublishedCall), page)),
       long_eager_(eager_ + eager_slots_kept * eager_slot_stride),

@@ -218,10 +218,10 @@ public:
     FailureRecord &failure() const { return control().failure; }
     OfferedWindow &window(uint32_t number) const { return control().windows[number]; }
     PublishedCall &call(uint64_t number) const {
-        return at<PublishedCall>(calls_)[number & last_call_];
+        return at<PublishedCall>(calls_)[number & (calls() - 1)];
     }
     // How many descriptors of calls are kept, a power of two.
-    uint64_t calls() const { return last_call_ + 1; }
+    uint64_t calls() const { return shape_.calls; }
     EagerHeader &eager_header(uint64_t exchange) const {
         return *at<EagerHeader>(eager_ + exchange % eager_slots_kept * eager_slot_stride);
     }
@@ -271,8 +271,7 @@ private:
     friend struct SegmentShape;
     std::byte *base_;
     SegmentShape shape_;
-    // The highest indices among the descriptors of calls and in a mailbox, used as masks.
-    uint64_t last_call_, last_mail_;
+    uint64_t last_mail_; // highest index in a mailbox, used as a mask
     size_t long_eager_stride_;
     // Offsets of the parts in bytes, in this order.
     size_t calls_, eager_, long_eager_, records_, mails_, tails_, readers_, outbox_, inbox_, end_;

@@ -11,7 +11,6 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
