@@ -225,8 +225,12 @@ Result<Program> ProgramCache::compile_plan(const ProgramKey &key, const Plan &pl
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
              emit(plan.algorithm, key.called(), problem_of(key).team(team_.rank)));
-    const bool fits = plan.algorithm.fits_exchanges(key.collective, team.size, cut.eager_exchanges);
-    if (!key.is_pairwise() && !fits) cut.eager_slot_bytes = 0;
+    // The way that values take changes no bit, so it may depend on where the ranks are also where
+    // results may not.
+    Problem problem = problem_of(key);
+    problem.places = team_.places;
+    if (!key.is_pairwise() && !may_use_eager(plan.algorithm, problem, cut.eager_exchanges))
+        cut.eager_slot_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,

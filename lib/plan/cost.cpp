@@ -207,9 +207,14 @@ Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner) {
     return {problem.collective, problem.count, problem.team(), chunks, grain(problem.codec, inner)};
 }
 
+bool may_use_eager(const Algorithm &algorithm, const Problem &problem, uint32_t exchanges) {
+    if (problem.has_hosts() && !row_of(problem.collective).needs_all_ranks) return false;
+    return algorithm.fits_exchanges(problem.collective, problem.ranks, exchanges);
+}
+
 bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
                 uint64_t chunk_bytes, const EagerSlots &slots) {
-    if (!algorithm.fits_exchanges(problem.collective, problem.ranks, slots.exchanges)) return false;
+    if (!may_use_eager(algorithm, problem, slots.exchanges)) return false;
     constexpr uint64_t alignment = 64;
     const uint64_t lines = row_of(problem.collective).gathers ? 1 : chunks;
     return lines * round_up(chunk_bytes, alignment) <= slots.bytes;

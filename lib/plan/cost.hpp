@@ -224,8 +224,12 @@ struct EagerSlots {
     size_t bytes = 0;
     uint32_t exchanges = 1;
 };
-// Returns whether the call's encoded values fit into the eager slots, each chunk at a cache line of
-// its own.
+// Returns whether the call's values may go through eager slots. Between hosts a slot is sent to the
+// ranks of all other hosts, so only calls whose ranks read the slots of all others gain from it
+// there: a scan of two ranks takes 13 us by eager slots and 9 us by its one message.
+bool may_use_eager(const Algorithm &algorithm, const Problem &problem, uint32_t exchanges);
+// Returns whether they may, and the call's encoded values fit into the eager slots, each chunk at a
+// cache line of its own.
 bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
                 uint64_t chunk_bytes, const EagerSlots &slots);
 

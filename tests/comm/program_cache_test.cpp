@@ -1,5 +1,6 @@
 // Tests ProgramCache of lib/comm/call_programs: a shape is compiled once while it is in use, and is
 // forgotten after many other shapes.
+#include "tests/kit/forms.hpp"
 #include "tests/kit/qtest.hpp"
 
 #include "comm/call_programs.hpp"
@@ -91,6 +92,28 @@ static void a_rank_alone_takes_the_fast_path() {
         }
 }
 
+// Between hosts an eager slot is sent to every rank, also to those that do not read it. Also a
+// reproducible communicator may look where its ranks are, because no bit depends on the slots.
+static void between_hosts_only_calls_of_all_ranks_take_the_fast_path() {
+    const RankTopology one = places_on({0, 0, 0}), three = places_on({0, 1, 2});
+    ProgramKey key = shape(16);
+    key.algorithm = *parse_algorithm("oneshot");
+    for (const RankTopology *const places : {&one, &three})
+        for (const bool is_reproducible : {false, true})
+            for (const CollectiveRow &row : collectives_without_v_forms) {
+                if (!key.algorithm.has(row.collective) || !row.has_values) continue;
+                ProgramCache programs({.size = 3, .rank = 0, .places = places},
+                                      {.eager_slot_bytes = 4096},
+                                      {.speeds = {.eager_bytes = 4096},
+                                       .limits = {.arena_bytes = size_t{16} << 20},
+                                       .is_reproducible = is_reproducible});
+                key.collective = row.collective;
+                const auto program = programs.get(key);
+                CHECK_OK(program);
+                CHECK_EQ((*program)->fast_path.has_value(), places == &one || row.needs_all_ranks);
+            }
+}
+
 // The bytes do not depend on the pieces, so the test looks at the program's geometry.
 static void a_call_is_cut_as_it_is_wanted() {
     ProgramCache programs = some_programs();
@@ -120,6 +143,7 @@ int main() {
         QTEST(a_budget_becomes_a_codec),
         QTEST(what_was_not_used_for_long_is_forgotten),
         QTEST(a_rank_alone_takes_the_fast_path),
+        QTEST(between_hosts_only_calls_of_all_ranks_take_the_fast_path),
         QTEST(a_call_is_cut_as_it_is_wanted),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

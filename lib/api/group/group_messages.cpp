@@ -57,12 +57,10 @@ GroupMessages::MessageQueue &GroupMessages::queue_of(const PairChannel &channel)
     return queues_.emplace_back(MessageQueue{&channel});
 }
 
-// A message on a stream of the caller's waits for that stream. Between hosts a message of one
-// exchange is either made at once or waits.
+// A message on a stream of the caller's waits for that stream.
 bool GroupMessages::MessageQueue::may_run_here() const {
     if (moving) return true;
-    return !is_done() && front().blocks() && channel->comm->is_free_on_host() &&
-           (channel->comm->parts().policy.hosts == 1 || !program().fast_path);
+    return !is_done() && front().blocks() && channel->comm->is_free_on_host();
 }
 
 bool GroupMessages::MessageQueue::may_be_waited_for_here() const {
