@@ -27,7 +27,6 @@
 #include "base/system.hpp"
 #include "memory/segment.hpp"
 #include "memory/shared_memory.hpp"
-#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <chrono>

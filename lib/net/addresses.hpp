@@ -3,27 +3,18 @@
 // the names of its network interfaces. The bootstrap uses endpoints to name where the rendezvous
 // listens; the bootstrap and communicator creation choose the addresses at which the ranks meet.
 // The choice reads the list of interfaces. Any thread may call; nothing waits for other processes.
-//
-// There are also random bytes from the kernel, and random names for Unix sockets in the abstract
-// name space. Such a socket has no file, and a process that has not been told its name cannot guess
-// it. The bytes serve for cookies, names and session numbers; the exchange of descriptors and the
-// socket bell use the names. Any thread may call.
 #pragma once
 
 #include "base/result.hpp"
-#include "base/system.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 namespace qccl {
 
@@ -78,34 +69,5 @@ std::vector<std::string> interfaces_with(const std::vector<Endpoint> &endpoints)
 // Returns the endpoints in the form in which this machine can reach them: a link-local address
 // without a scope appears once for each interface that may lead to its network.
 std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints);
-
-// ---- Random bytes
-
-// Fills `bytes`, at most 256, which the kernel gives whole or not at all. Returns system_error on
-// failure.
-inline Done draw_bytes(std::span<std::byte> bytes) {
-    if (getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) return {};
-    return cannot("get random bytes");
-}
-
-// ---- Names of sockets
-
-// Hexadecimal digits; sent to other ranks as plain bytes.
-using AbstractName = std::array<char, 24>;
-// Draws a name from the kernel's random numbers. Returns system_error if the kernel gives none.
-Result<AbstractName> draw_name();
-
-// The socket address of a name, for bind, connect and sendto.
-class AbstractAddress {
-public:
-    static constexpr socklen_t bytes =
-        offsetof(sockaddr_un, sun_path) + 1 + std::tuple_size_v<AbstractName>;
-
-    explicit AbstractAddress(const AbstractName &name);
-    const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&address_); }
-
-private:
-    sockaddr_un address_{};
-};
 
 } // namespace qccl

@@ -4,7 +4,6 @@
 
 #include "base/system.hpp"
 #include "net/acceptor.hpp"
-#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -12,7 +12,6 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/system.hpp"
-#include "net/addresses.hpp"
 
 #include <array>
 #include <chrono>

@@ -4,7 +4,6 @@
 
 #include "base/system.hpp"
 #include "base/text.hpp"
-#include "net/addresses.hpp"
 
 #include <algorithm>
 #include <cinttypes>

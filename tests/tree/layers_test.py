@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "lib/plan/simulator": [*PURE_ROOMS, "lib/plan"],
     "lib/record": ["lib/base"],
     "lib/net": ["lib/base"],
-    "lib/memory": ["lib/base", "lib/record", "lib/net"],
+    "lib/memory": ["lib/base", "lib/record"],
     "lib/trace": ["lib/base", "lib/record", "lib/memory"],
     "lib/fault": RECORDS,
     "lib/transport": [*RECORDS, "lib/fault"],
