@@ -9,9 +9,9 @@
 // Any thread may read.
 #pragma once
 
+#include "base/call_descriptor.hpp"
 #include "memory/message.hpp"
 #include "memory/shared_memory.hpp"
-#include "record/call_descriptor.hpp"
 
 #include <algorithm>
 #include <array>

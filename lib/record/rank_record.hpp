@@ -9,8 +9,8 @@
 // ranks in the same words; the caller collects the states.
 #pragma once
 
+#include "base/call_descriptor.hpp"
 #include "base/types.hpp"
-#include "record/call_descriptor.hpp"
 
 #include <cstddef>
 #include <cstdint>

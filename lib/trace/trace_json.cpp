@@ -1,9 +1,9 @@
 // Reads both clocks and interpolates between the readings. Writes trace events as JSON lines.
 #include "trace/trace_json.hpp"
 
+#include "base/call_descriptor.hpp"
 #include "base/clock.hpp"
 #include "base/text.hpp"
-#include "record/call_descriptor.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -4,13 +4,13 @@
 // thread may call says so.
 #pragma once
 
+#include "base/call_descriptor.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "memory/local_messages.hpp"
 #include "memory/message.hpp"
 #include "memory/shared_memory.hpp"
-#include "record/call_descriptor.hpp"
 #include "trace/recorder.hpp"
 #include "transport/network_module.hpp"
 

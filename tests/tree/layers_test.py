@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "lib/plan/simulator": [*PURE_ROOMS, "lib/plan"],
     "lib/record": ["lib/base"],
     "lib/net": ["lib/base"],
-    "lib/memory": ["lib/base", "lib/record"],
+    "lib/memory": ["lib/base"],
     "lib/trace": ["lib/base", "lib/record", "lib/memory"],
     "lib/fault": RECORDS,
     "lib/transport": [*RECORDS, "lib/fault"],
@@ -70,7 +70,7 @@ MAY_INCLUDE = {
 ROOT_OF_COMPOSITION = ("lib/api/assemble.hpp", "lib/api/assemble.cpp")
 IMPLEMENTATIONS = ["kernels", "bootstrap", "topology"]
 # No threads, clocks, environment, sockets or devices: their tests need nothing else.
-PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/machine_graph", "topology/job_graph",
+PURE = ["lib/base/call_descriptor", "lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/machine_graph", "topology/job_graph",
         "topology/rank_order", "topology/formats/topology_xml", "topology/formats/graph_fabric"]
 IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"

@@ -3,10 +3,10 @@
 // Used on the thread that runs calls; nothing here blocks.
 #pragma once
 
+#include "base/call_descriptor.hpp"
 #include "base/clock.hpp"
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/program.hpp"
-#include "record/call_descriptor.hpp"
 #include "trace/recorder.hpp"
 #include "transport/transport.hpp"
 

@@ -1,8 +1,8 @@
-// Tests record/call_descriptor: the hash covers exactly the fields that must agree between ranks,
+// Tests base/call_descriptor: the hash covers exactly the fields that must agree between ranks,
 // and the first difference is reported with both values.
 #include "tests/kit/qtest.hpp"
 
-#include "record/call_descriptor.hpp"
+#include "base/call_descriptor.hpp"
 
 #include <algorithm>
 #include <cstring>

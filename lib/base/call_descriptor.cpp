@@ -1,5 +1,5 @@
 // Hashes a call's descriptor and words the first difference between two descriptors.
-#include "record/call_descriptor.hpp"
+#include "base/call_descriptor.hpp"
 
 #include <array>
 #include <cinttypes>
