@@ -1,6 +1,6 @@
 // C functions for memory that peers can map, and for its registration with communicators.
 #include "api/call/entry.hpp"
-#include "memory/shared_memory.hpp"
+#include "memory/shared_block.hpp"
 
 #include <cinttypes>
 

@@ -12,7 +12,7 @@
 
 #include "base/log.hpp"
 #include "engine/run/gpu_fast_path.hpp"
-#include "memory/shared_memory.hpp"
+#include "memory/shared_block.hpp"
 #include "transport/transport.hpp"
 
 #include <atomic>

@@ -24,9 +24,9 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "base/shared_memory.hpp"
 #include "base/system.hpp"
 #include "memory/segment.hpp"
-#include "memory/shared_memory.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/call_descriptor.hpp"
+#include "base/shared_memory.hpp"
 #include "memory/message.hpp"
-#include "memory/shared_memory.hpp"
 
 #include <algorithm>
 #include <array>

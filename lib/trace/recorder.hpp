@@ -12,7 +12,7 @@
 // trace's thread use it. It never blocks, and leaves out events for which there is no room.
 #pragma once
 
-#include "memory/shared_memory.hpp"
+#include "base/shared_memory.hpp"
 #include "record/call_log.hpp"
 #include "record/rank_record.hpp"
 

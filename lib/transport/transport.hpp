@@ -7,10 +7,10 @@
 #include "base/call_descriptor.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "base/shared_memory.hpp"
 #include "base/types.hpp"
 #include "memory/local_messages.hpp"
 #include "memory/message.hpp"
-#include "memory/shared_memory.hpp"
 #include "trace/recorder.hpp"
 #include "transport/network_module.hpp"
 

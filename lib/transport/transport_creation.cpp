@@ -12,11 +12,11 @@
 // Both connect the ranks of different hosts in the same way. All ranks agree on the outcome of
 // every step that may fail before they begin the next.
 
+#include "base/shared_memory.hpp"
 #include "base/system.hpp"
 #include "base/text.hpp"
 #include "fault/liveness.hpp"
 #include "memory/peer_table.hpp"
-#include "memory/shared_memory.hpp"
 #include "net/fd_exchange.hpp"
 #include "transport/network.hpp"
 #include "transport/peer_info.hpp"

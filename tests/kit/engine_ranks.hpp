@@ -8,10 +8,10 @@
 #include "slow_twin.hpp"
 #include "tests/transport/transport_ranks.hpp"
 
+#include "base/shared_memory.hpp"
 #include "coll/algorithm.hpp"
 #include "device/device.hpp"
 #include "engine/run/engine.hpp"
-#include "memory/shared_memory.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,7 @@
 // Withdrawn memory frees its window.
 #include "tests/transport/transport_ways.hpp"
 
-#include "memory/shared_memory.hpp"
+#include "base/shared_memory.hpp"
 
 #include <sys/resource.h>
 

@@ -30,7 +30,7 @@ MAY_INCLUDE = {
     "lib/record": ["lib/base"],
     "lib/net": ["lib/base"],
     "lib/memory": ["lib/base"],
-    "lib/trace": ["lib/base", "lib/record", "lib/memory"],
+    "lib/trace": ["lib/base", "lib/record"],
     "lib/fault": RECORDS,
     "lib/transport": [*RECORDS, "lib/fault"],
     "lib/transport/ucx": ["lib/transport"],

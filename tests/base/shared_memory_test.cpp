@@ -1,10 +1,10 @@
-// Tests lib/memory/shared_memory: created memory is whole, zero and mapped by others; memory that
+// Tests base/shared_memory: created memory is whole, zero and mapped by others; memory that
 // another process could shrink, or that has another size, is refused. Files for others are whole
 // too.
 #include "tests/kit/forbidden_call.hpp"
 #include "tests/kit/qtest.hpp"
 
-#include "memory/shared_memory.hpp"
+#include "base/shared_memory.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,15 +1,14 @@
 // Memory in files without a name, which processes can share and of which nothing remains however
-// its last user ends: how a file is described to other processes, how it is mapped, how its memory
-// is allocated, and blocks of memory that users of the library allocate. Segments, overflow memory,
-// windows and flight records lie in such memory; qcclMemAlloc, qcclMemFree and the registration of
-// memory use the blocks. Any thread may call; a Mapping belongs to one thread at a time. Allocation
-// takes as long as the kernel needs to find the memory; nothing waits for other ranks.
+// its last user ends: how a file is described to other processes, how it is mapped, and how its
+// memory is allocated. Segments, overflow memory, windows, flight records and the blocks of
+// qcclMemAlloc lie in such memory. Any thread may call; a Mapping belongs to one thread at a time.
+// Allocation takes as long as the kernel needs to find the memory; nothing waits for other
+// processes.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/system.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -101,6 +100,7 @@ struct MappedMemory {
 
 // ---- Shared memory
 
+size_t page_bytes(); // of this system
 // The memory that the kernel says can be had without swapping; SIZE_MAX if it says nothing.
 size_t free_memory_bytes();
 
@@ -129,38 +129,5 @@ Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes);
 // does not let processes look at each other, or if the number names another file by now; that other
 // file is not opened.
 Result<Mapping> map_file_of(int64_t pid, const SharedFile &file);
-
-// ---- Blocks of qcclMemAlloc
-
-struct SharedBlock {
-    static constexpr uint64_t our_magic = 0x4B434F4C424C4351; // "QCLBLOCK"
-
-    uint64_t magic = our_magic;
-    SharedFile file{};          // this page and the memory behind it
-    uint32_t registrations = 0; // in all communicators; changed with std::atomic_ref
-
-    const std::byte *base() const { return reinterpret_cast<const std::byte *>(this); }
-    // Bytes from an address in the block to its end.
-    uint64_t rest(const void *address) const {
-        return file.bytes -
-               (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(this));
-    }
-    bool is_registered() {
-        return std::atomic_ref(registrations).load(std::memory_order_acquire) != 0;
-    }
-};
-
-size_t page_bytes(); // of this system
-// Returns the memory behind the first page. `bytes` is at most most_block_bytes(). Returns
-// system_error if the memory cannot be had.
-Result<void *> allocate_block(size_t bytes);
-size_t most_block_bytes();
-void free_block(SharedBlock &block);
-
-// Returns the block whose memory begins at this address; null if no block can be seen there.
-// Returns system_error if the process cannot look at its memory.
-Result<SharedBlock *> block_at(void *memory);
-// Returns the block in whose memory the address lies; null and errors as for block_at.
-Result<SharedBlock *> block_around(const void *address);
 
 } // namespace qccl
