@@ -12,7 +12,7 @@
 
 #include "fault/liveness.hpp"
 #include "fault/published_state.hpp"
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 #include "trace/recorder.hpp"
 
 namespace qccl {

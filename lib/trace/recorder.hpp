@@ -13,8 +13,8 @@
 #pragma once
 
 #include "base/shared_memory.hpp"
-#include "record/call_log.hpp"
-#include "record/rank_record.hpp"
+#include "trace/call_log.hpp"
+#include "trace/rank_record.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -64,7 +64,7 @@ private:
 
 // ---- One rank's record
 
-// What this rank records of its calls, to be read from outside (record/rank_record.hpp).
+// What this rank records of its calls, to be read from outside (trace/rank_record.hpp).
 struct RecordOptions {
     bool is_kept = true;
     std::string folder;       // of the named file; empty: memory that ends with the process

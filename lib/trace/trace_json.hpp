@@ -5,7 +5,7 @@
 // Used only by the trace's thread; does not block.
 #pragma once
 
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 #include "trace/recorder.hpp"
 
 #include <cstddef>

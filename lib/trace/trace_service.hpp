@@ -11,7 +11,7 @@
 
 #include "base/result.hpp"
 #include "base/system.hpp"
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 #include "trace/recorder.hpp"
 #include "trace/trace_json.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "base/result.hpp"
 #include "base/system.hpp"
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -4,7 +4,7 @@
 #include "perf/info/recorded_job.hpp"
 
 #include "perf/report/tool_files.hpp"
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include <algorithm>
 #include <cinttypes>

@@ -12,7 +12,7 @@
 #include "base/result.hpp"
 #include "perf/cli/command_line.hpp"
 #include "plan/call_policy.hpp"
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,8 +3,8 @@
 #include "perf/info/info_commands.hpp"
 
 #include "base/system.hpp"
-#include "record/call_log.hpp"
-#include "record/rank_record.hpp"
+#include "trace/call_log.hpp"
+#include "trace/rank_record.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 // Fuzzes the call log parser: any file is read safely, the accepted content is consistent and reads
 // back the same after writing, and it can be summarized together with another log.
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include <cstdio>
 #include <cstdlib>

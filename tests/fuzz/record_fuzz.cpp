@@ -1,6 +1,6 @@
-// Fuzzes record/rank_record: a file with any content is read without harm, and what is read can be
+// Fuzzes trace/rank_record: a file with any content is read without harm, and what is read can be
 // shown. Also tries valid heads with anything behind them.
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include "tests/kit/temporary_folder.hpp"
 #include "transport_ways.hpp"
 
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 
 #include <filesystem>
 

@@ -15,9 +15,9 @@ MOST_FILES = 25  # in a folder
 SOURCES = (".c", ".cpp", ".cu", ".h", ".hpp", ".in")
 
 # What the files of each room may include beside their own room and the standard library: rooms, or single files.
-RECORDS = ["lib/base", "lib/record", "lib/net", "lib/memory", "lib/trace"]
+BELOW_FAULT = ["lib/base", "lib/net", "lib/memory", "lib/trace"]
 PURE_ROOMS = ["lib/base", "lib/schedule", "lib/coll", "lib/codec"]
-BELOW_COMM = [*RECORDS, *PURE_ROOMS, "lib/plan", "lib/device", "lib/fault", "lib/transport", "lib/engine"]
+BELOW_COMM = [*BELOW_FAULT, *PURE_ROOMS, "lib/plan", "lib/device", "lib/fault", "lib/transport", "lib/engine"]
 BELOW_TOOLS = [*BELOW_COMM, "include", "kernels", "topology", "topology/sources", "topology/formats"]
 MAY_INCLUDE = {
     "include": [],
@@ -27,17 +27,16 @@ MAY_INCLUDE = {
     "lib/coll": ["lib/base", "lib/schedule"],
     "lib/plan": PURE_ROOMS,
     "lib/plan/simulator": [*PURE_ROOMS, "lib/plan"],
-    "lib/record": ["lib/base"],
     "lib/net": ["lib/base"],
     "lib/memory": ["lib/base"],
-    "lib/trace": ["lib/base", "lib/record"],
-    "lib/fault": RECORDS,
-    "lib/transport": [*RECORDS, "lib/fault"],
+    "lib/trace": ["lib/base"],
+    "lib/fault": BELOW_FAULT,
+    "lib/transport": [*BELOW_FAULT, "lib/fault"],
     "lib/transport/ucx": ["lib/transport"],
     "lib/device": ["lib/base", "lib/codec"],
     "lib/engine/compile": ["lib/base", "lib/schedule", "lib/codec", "lib/device", "lib/transport"],
     "lib/engine/gpu": ["lib/base", "lib/codec", "lib/device", "lib/engine/compile"],
-    "lib/engine/run": [*RECORDS, "lib/schedule", "lib/codec", "lib/device", "lib/transport", "lib/engine/compile", "lib/engine/gpu"],
+    "lib/engine/run": [*BELOW_FAULT, "lib/schedule", "lib/codec", "lib/device", "lib/transport", "lib/engine/compile", "lib/engine/gpu"],
     "lib/comm": [*BELOW_COMM, "include"],
     "lib/comm/creation": [*BELOW_COMM, "lib/comm", "include"],
     "lib/api/call": [*BELOW_COMM, "lib/comm", "lib/comm/creation", "include"],
@@ -70,7 +69,7 @@ MAY_INCLUDE = {
 ROOT_OF_COMPOSITION = ("lib/api/assemble.hpp", "lib/api/assemble.cpp")
 IMPLEMENTATIONS = ["kernels", "bootstrap", "topology"]
 # No threads, clocks, environment, sockets or devices: their tests need nothing else.
-PURE = ["lib/base/call_descriptor", "lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/machine_graph", "topology/job_graph",
+PURE = ["lib/base/call_descriptor", "lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/trace/call_log", "lib/trace/call_summary", "lib/trace/rank_record", "topology/graph", "topology/machine_graph", "topology/job_graph",
         "topology/rank_order", "topology/formats/topology_xml", "topology/formats/graph_fabric"]
 IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"

@@ -1,8 +1,8 @@
-// Tests record/call_log and record/call_summary: a written log is read back unchanged, a damaged
+// Tests trace/call_log and trace/call_summary: a written log is read back unchanged, a damaged
 // log is refused in words, and the summary of several ranks' logs is right.
 #include "tests/kit/qtest.hpp"
 
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include <random>
 

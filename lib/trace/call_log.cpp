@@ -2,7 +2,7 @@
 // plain numbers, because there are many of them; all other rows have key=value pairs in a fixed
 // order. The parser takes any bytes: every number is bounded by the rows before it, before it sizes
 // or indexes anything.
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include "base/text.hpp"
 

@@ -1,5 +1,5 @@
 // Groups the calls of all logs by shape and corrects the nodes' clocks.
-#include "record/call_log.hpp"
+#include "trace/call_log.hpp"
 
 #include <algorithm>
 #include <limits>

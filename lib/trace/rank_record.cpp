@@ -1,6 +1,6 @@
 // Computes how many calls a record keeps, words what ranks do and which rank each of them waits for
 // in the end, and reads records that may be half-written, of another version, or no records at all.
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 
 #include <algorithm>
 #include <array>

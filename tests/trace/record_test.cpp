@@ -1,8 +1,8 @@
-// Tests record/rank_record: what is read from records that are whole, torn, cut short, foreign or
+// Tests trace/rank_record: what is read from records that are whole, torn, cut short, foreign or
 // hostile, how the states of ranks are described, and which call is named as the first difference.
 #include "tests/kit/qtest.hpp"
 
-#include "record/rank_record.hpp"
+#include "trace/rank_record.hpp"
 
 #include <algorithm>
 #include <chrono>
