@@ -5,7 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
-#include "comm/creation/bootstrap.hpp"
+#include "net/bootstrap.hpp"
 
 #include <array>
 #include <chrono>

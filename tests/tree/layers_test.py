@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "kernels/cpu": ["lib/base", "lib/codec", "lib/device", "kernels/codec"],
     "kernels/gpu": ["lib/base", "lib/codec", "lib/device", "kernels/codec"],
     "kernels/runtime": ["lib/base", "lib/codec", "lib/device", "kernels/gpu", "include"],
-    "bootstrap": ["lib/base", "lib/net", "lib/comm/creation/bootstrap.hpp"],
+    "bootstrap": ["lib/base", "lib/net"],
     "topology": [*PURE_ROOMS, "lib/plan"],
     "topology/sources": [*PURE_ROOMS, "lib/plan", "lib/net", "lib/comm/implementations.hpp", "topology"],
     "topology/formats": [*PURE_ROOMS, "lib/plan", "lib/plan/simulator", "topology"],

@@ -2,8 +2,8 @@
 // child takes over from its parent.
 #include "comm/creation/child_creation.hpp"
 
-#include "comm/creation/bootstrap.hpp"
 #include "comm/creation/creation.hpp"
+#include "net/bootstrap.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -10,9 +10,9 @@
 #include "base/settings.hpp"
 #include "comm/comm.hpp"
 #include "comm/comm_config.hpp"
-#include "comm/creation/bootstrap.hpp"
 #include "comm/implementations.hpp"
 #include "device/device.hpp"
+#include "net/bootstrap.hpp"
 #include "plan/calibration.hpp"
 
 #include <memory>

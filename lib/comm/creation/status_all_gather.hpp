@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "comm/creation/bootstrap.hpp"
+#include "net/bootstrap.hpp"
 
 #include <cstddef>
 #include <cstdint>
