@@ -34,8 +34,8 @@
 // \\ and \xHH stand for a quote, a backslash and any byte.
 #pragma once
 
+#include "base/link_class.hpp"
 #include "base/result.hpp"
-#include "plan/link_class.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -7,9 +7,9 @@
 // LinkByteCounter serves one thread at a time.
 #pragma once
 
+#include "base/link_class.hpp"
 #include "base/result.hpp"
 #include "base/text.hpp"
-#include "plan/link_class.hpp"
 #include "plan/planner.hpp"
 #include "plan/sampled_error.hpp"
 

@@ -49,8 +49,8 @@
 // itself. It reads the graph only while the fabric is made.
 #pragma once
 
+#include "base/link_class.hpp"
 #include "base/result.hpp"
-#include "plan/link_class.hpp"
 #include "plan/simulator/fabric.hpp"
 #include "topology/graph.hpp"
 #include "topology/job_graph.hpp"
