@@ -113,10 +113,10 @@ struct Thread {
 // Suspends the calling fiber, which is that of the thread, until the emulator resumes it.
 void suspend(Thread &self) {
     // Also called where the emulator ends the fiber, which then unwinds its stack.
-    struct Arrival {
+    struct FinishSwitch {
         Thread &thread;
-        ~Arrival() { thread.scheduler_stack = thread.stack_switch.arrive(); }
-    } const arrival{self};
+        ~FinishSwitch() { thread.scheduler_stack = thread.stack_switch.arrive(); }
+    } const finish{self};
     self.stack_switch.leave(self.scheduler_stack);
     self.scheduler = std::move(self.scheduler).resume();
 }
