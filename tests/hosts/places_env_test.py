@@ -45,7 +45,7 @@ def words(algorithms=ALGORITHMS):
     return [f"{algorithm}@{always(codec)}" for algorithm in algorithms for codec in codecs()]
 
 
-class Places(unittest.TestCase):
+class RankHosts(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 

@@ -26,7 +26,7 @@ def run(*command, timeout=300):
     return done
 
 
-class Family(unittest.TestCase):
+class MpiCommunicators(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="qccl_mpi_")
         self.addCleanup(folder.cleanup)

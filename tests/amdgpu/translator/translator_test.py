@@ -143,7 +143,7 @@ def memory_instructions():
                 yield f"{space}_atomic_{name} v[8:9], {address}, v[4:7]{base} glc"
 
 
-class Tables(unittest.TestCase):
+class InstructionTables(unittest.TestCase):
     def test_every_row_is_cpp(self):
         found = [disassembly.parse(f"{name.partition('.')[0]} {', '.join(operands_of(row, table is arithmetic.SCALAR))}"
                                    + (" clamp" if name.endswith(".clamp") else ""))

@@ -22,7 +22,7 @@ FAMILIES = (
 )
 
 
-class Family(unittest.TestCase):
+class FortranCommunicators(unittest.TestCase):
     def run_in(self, folder, *command):
         environment = dict(os.environ, LD_LIBRARY_PATH=f"{LIBRARY.parent}:{FORTRAN_LIBRARY.parent}")
         done = subprocess.run([str(word) for word in command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120,

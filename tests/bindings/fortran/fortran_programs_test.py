@@ -19,7 +19,7 @@ def run_ranks(program, ranks, *arguments, **more):
     return launchers.start_by_hand([[PROGRAMS / program, *arguments]] * ranks, environments, ends_with_first_failure=True)
 
 
-class Programs(unittest.TestCase):
+class FortranPrograms(unittest.TestCase):
     def pass_all_checks(self, program, ranks, **more):
         for status, said, errors in run_ranks(program, ranks, **more):
             self.assertEqual(status, 0, f"{program}, {ranks} ranks\n{said}{errors}")
