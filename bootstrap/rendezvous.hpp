@@ -53,7 +53,7 @@ private:
 };
 
 Result<Socket> make_socket(AddressFamily family);
-// Turns on TCP_NODELAY, so that small messages leave at once, and keepalive, so that the loss of a
+// Sets TCP_NODELAY, so that small messages leave at once, and keepalive, so that the loss of a
 // host is noticed.
 void tune(const Socket &socket);
 

@@ -1,4 +1,4 @@
-"""Turns the plain comments of QCCL's C headers into comments that Doxygen reads, so that the headers stay free of markup.
+"""Converts the plain comments of QCCL's C headers to comments that Doxygen reads, so that the headers stay free of markup.
 
 Doxygen runs it for each header (INPUT_FILTER). The comments keep the rules that stand at the head of qccl.h, and the layout of
 comment_blocks.py. The script reports a function without a comment, an argument that is not described and a description of an

@@ -1,4 +1,4 @@
-"""Turns the docstrings of the Python package, which have the layout of comment_blocks.py, into reStructuredText.
+"""Converts the docstrings of the Python package, which have the layout of comment_blocks.py, to reStructuredText.
 
 conf.py hands `process` to Sphinx. A line that begins with the name of an argument and a colon describes the argument, and may
 describe further ones behind its sentences.

@@ -1,6 +1,6 @@
-/* The emulated GPU: eight GPUs that the CPU emulates. Programs use it as they would use QCCL on a
+/* The emulated GPU: eight GPUs that the CPU emulates. A program uses it as it would use QCCL on a
  * machine with GPUs; tests use it, too. The calls are those of the CUDA runtime under other names,
- * and behave like those where this header says nothing else. Programs link libqccl_emulated.so;
+ * and behave like those where this header says nothing else. A program links libqccl_emulated.so;
  * QCCL finds the same GPUs by itself.
  *
  *     void *memory;

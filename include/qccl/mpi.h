@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* State that the functions below share. Programs do not use it. */
+/* State that the functions below share. A program does not use it. */
 typedef struct {
     MPI_Comm mpi;
     int has_met; /* 1: this rank has told the others whether it takes part */

@@ -1,6 +1,6 @@
 /* QCCL: collective communication with compression built in.
  *
- * This header is the whole C API, in reading order. Programs include it and link libqccl.
+ * This header is the whole C API, in reading order. A program includes it and links libqccl.
  *
  * A communicator joins `nranks` ranks. A rank is a process or a thread. Every rank calls the same
  * collectives in the same order. Each call moves encoded bytes, and all ranks end with identical
@@ -236,7 +236,7 @@ enum {
  * scan and on rank 1 of an exscan) is a copy of these values. The copy keeps all bits: a true value
  * that is not 1, a NaN, and padding.
  *
- * Programs make operations of their own with qcclRedOpCreate, whose numbers begin at 1024. */
+ * A program makes operations of its own with qcclRedOpCreate, whose numbers begin at 1024. */
 typedef int32_t qcclRedOp_t;
 enum {
     qcclSum = 0,
@@ -254,8 +254,8 @@ enum {
     qcclMaxLoc = 71  /* MPI_MAXLOC */
 };
 
-/* Handles. They look like pointers, but are numbers. Programs only compare them and pass them
- * on. */
+/* Handles. They look like pointers, but are numbers. A program only compares them and passes
+ * them on. */
 typedef struct qcclComm *qcclComm_t;
 typedef struct qcclCodec *qcclCodec_t;
 typedef struct qcclState *qcclState_t;
@@ -373,7 +373,7 @@ typedef struct {
 QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out);
 
 /* ---- Settings of a communicator and of a call ------------------------------------------------
- * Programs initialise a config with its macro, and from other languages with qcclConfigInit. A
+ * A program initialises a config with its macro, and from other languages with qcclConfigInit. A
  * field that is zero stands for the default. A field that this library does not know and that is
  * not zero is refused (qcclInvalidArgument), never ignored. The library copies strings. */
 
@@ -389,7 +389,7 @@ QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_ou
  *   has been destroyed or aborted, or its creation has failed. */
 
 /* The library calls `function` again and again while a collective waits long, from the thread that
- * waits; that may be a stream's thread. Programs use it for MPI's progress or Python's signals. The
+ * waits; that may be a stream's thread. It serves for MPI's progress or Python's signals. The
  * library does not call it while a communicator is made. */
 typedef struct {
     void (*function)(void *context); /* NULL: none */
@@ -472,7 +472,7 @@ typedef struct {
  * not depend on this timeout. A stopped (SIGSTOP) process counts as alive. */
 
 /* A layer of an all-reduce: a part of its vector that travels by itself, see "layers" below.
- * Programs fill the whole struct with zeros first. */
+ * A program fills the whole struct with zeros first. */
 typedef struct {
     size_t count;         /* elements; may be 0 */
     qcclCodec_t codec;    /* NULL: what a call whose config has the `codec` of this call's uses */
@@ -564,7 +564,7 @@ QCCL_API qcclResult_t qcclConfigInit(void *config, size_t size);
 /* ---- Creating and ending communicators ------------------------------------------------------- */
 
 #define QCCL_UNIQUE_ID_BYTES 128
-/* Names a rendezvous. Programs copy its bytes and do not read them. */
+/* Names a rendezvous. A program copies its bytes and does not read them. */
 typedef struct {
     char internal[QCCL_UNIQUE_ID_BYTES];
 } qcclUniqueId;

@@ -95,7 +95,7 @@ namespace qccl {
 
 // ---- QCCL's kernels
 
-// Launches a kernel on an emulated GPU with `lanes` lanes per warp, 32 or 64, and waits for the
+// Runs a kernel on an emulated GPU with `lanes` lanes per warp, 32 or 64, and waits for the
 // kernel. The error is that of emulated::launch.
 Done launch_emulated(unsigned lanes, emulated::Order order, KernelId kernel, unsigned blocks,
                      const Batch &batch);

@@ -1,4 +1,4 @@
-// Turns exceptions into results: at the C API, in the library's threads and in network callbacks.
+// Converts exceptions to results: at the C API, in the library's threads and in network callbacks.
 // All other code lets exceptions pass. Any thread may call.
 #pragma once
 

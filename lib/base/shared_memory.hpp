@@ -33,8 +33,8 @@ struct SharedFile {
 
 // Describes an open file of this process. Returns system_error if `file` cannot be examined.
 Result<SharedFile> describe(int file);
-// Returns whether the file's descriptor still refers to this file in this process. Programs close
-// descriptors that they do not know, and then another file gets the number.
+// Returns whether the file's descriptor still refers to this file in this process. A program may
+// close descriptors that it does not know, and then another file gets the number.
 bool is_open(const SharedFile &file);
 
 // Memory of this process that lies in a file, so that other processes can map it.

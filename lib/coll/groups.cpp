@@ -32,7 +32,7 @@ Group each_with_its_own(const Team &team) {
     return each_with_its_own(ranks_in_turn(team.size), team.rank);
 }
 
-// ---- Phases
+// ---- The phases of an algorithm
 
 Parts inputs(const Schedule &schedule) {
     Parts parts;

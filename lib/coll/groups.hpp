@@ -75,7 +75,7 @@ inline std::vector<Split> splits_of(uint32_t size, uint32_t at) {
     return splits;
 }
 
-// ---- Phases
+// ---- The phases of an algorithm
 
 // The slot of this rank's part of each chunk: its input, or the partial sum that it has so far.
 using Parts = std::vector<Slot>;

@@ -19,7 +19,7 @@
 
 namespace qccl {
 
-// ---- Programs by shape
+// ---- ProgramCache
 
 // Shapes of calls that are kept. Beyond that number the least recently used one is dropped.
 static constexpr size_t most_programs = 256;

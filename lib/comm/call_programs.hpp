@@ -32,7 +32,7 @@
 
 namespace qccl {
 
-// ---- Programs by shape
+// ---- Compiled programs by shape
 
 // The parts of a v-form; they compare by their counts and starts. Null: the call is no v-form.
 struct KeyParts {
@@ -112,7 +112,7 @@ private:
     uint64_t uses_ = 0;
 };
 
-// ---- Programs by C arguments
+// ---- Compiled programs by C arguments
 
 // The part of a call's config that decides its program, as C passes it, unchecked.
 struct ConfigKey {

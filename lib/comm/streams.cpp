@@ -325,7 +325,7 @@ Done GpuStreamQueue::put_into_graph(GpuStream stream, uint64_t capture, const Re
 }
 
 // The stream has passed the wait's previous release, because launches of one instantiated graph
-// follow each other. Launches of a graph that is instantiated twice may overlap; they pass
+// follow each other. If a graph is instantiated twice, its launches may overlap; they pass
 // together, when the call has been made for each.
 void GpuStreamQueue::begin_replay(void *context) {
     const auto &replay = *static_cast<const ReplayPtr *>(context);

@@ -1,4 +1,4 @@
-// Launches the passes of a call with shared scales on the GPU's own stream.
+// Starts the passes of a call with shared scales on the GPU's own stream.
 #include "device/gpu_shared_vector.hpp"
 
 #include "base/sizes.hpp"

@@ -1,6 +1,6 @@
-// Turns operations on chunks into launches of GPU kernels: which kernel, how many blocks, and which
-// arguments. Operations that one kernel serves share a launch; an operation must not touch what
-// another one of the same launch writes. The owner of the device provides the function that
+// Converts operations on chunks to launches of GPU kernels: which kernel, how many blocks, and
+// which arguments. Operations that one kernel serves share a launch; an operation must not touch
+// what another one of the same launch writes. The owner of the device provides the function that
 // launches. The engine uses one launcher per stream, on one thread at a time.
 //
 // Plain memory starts at multiples of its values' size, payloads at multiples of 16 bytes.
@@ -35,8 +35,8 @@ struct MostBlocks {
 
 class KernelLauncher {
 public:
-    // Launches a kernel with `blocks` blocks of block_threads on the device's stream, and returns
-    // at once.
+    // Puts a kernel with `blocks` blocks of block_threads into the device's stream, and returns at
+    // once.
     using Launch = Done (*)(void *device, KernelId kernel, unsigned blocks, const Batch &batch);
 
     // `call`, if not null, is memory of the device with a number that is added to the call number
@@ -130,7 +130,7 @@ public:
     // Later launches do nothing unless the word has this value when they run. Null: no condition.
     Done await(const uint64_t *word, uint64_t value);
 
-    // Launches the operations gathered so far.
+    // Starts the operations gathered so far.
     Done flush();
 
     // Returns the bytes that kernels have read and written so far, or will have. Every operand

@@ -118,7 +118,7 @@ enum class RateSource : uint8_t {
 
 const char *name(RateSource source);
 
-// Speeds of processors and links; equal on all ranks. The defaults are rounded figures of
+// The speeds of processors and links; equal on all ranks. The defaults are rounded figures of
 // `perf/hosts/plan_table.py` on two cores of a Zen 5 server, over shared memory and over TCP
 // between network namespaces. They serve to compare algorithms and do not promise times. If ranks
 // share a core, each message wakes a rank that sleeps, so the `shared` figures hold, and a wait

@@ -58,9 +58,9 @@ struct PlannerInputs {
     std::shared_ptr<const Corrections> corrections = nullptr;
 };
 
-// Returns inputs with which a choice is a function of the problem without its places. Speeds are
-// constants. Calls are cut by `limits` but chosen by `usual_limits`, which follow from the ranks
-// alone.
+// Returns inputs with which a choice is a function of the problem without its places. Its speeds
+// are constants. Calls are cut by `limits` but chosen by `usual_limits`, which follow from the
+// ranks alone.
 PlannerInputs reproducible_inputs(const ShapeLimits &limits, const ShapeLimits &usual_limits);
 
 inline Problem with_codec(Problem problem, const Codec &codec) {

@@ -16,8 +16,6 @@
 
 namespace qccl {
 
-// ---- Programs of ranks
-
 // ---- CallGeometry
 
 Result<CallGeometry> CallGeometry::create(const SimulatedCall &call, uint32_t chunks,

@@ -28,9 +28,9 @@
 
 namespace qccl {
 
-// ---- Programs of ranks
+// ---- Program of one rank
 
-// Speeds of one core, in bytes of unencoded values a nanosecond.
+// The speeds of one core, in bytes of unencoded values a nanosecond.
 struct ComputeSpeeds {
     struct Coding {
         double encode = 10, decode = 10, decode_add = 10;

@@ -1,4 +1,4 @@
-// Turns an author's schedule into what an engine can issue. place_codec places the codec: a value
+// Converts an author's schedule to what an engine can issue. place_codec places the codec: a value
 // is encoded once before it is sent, a received value is decoded where it is first needed, and a
 // value that is passed on travels as it came; the result does not depend on the codec. lower
 // derives which steps each step must wait for, from the slots that the steps read and write; the

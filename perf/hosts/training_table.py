@@ -138,7 +138,7 @@ class Trainings:
 
     def row_(self, contender, results):
         base = self.results.get(Contender(contender.ranks, GLOO), {}) if contender.ranks > 1 else {}
-        # Turns differ in first weights and mini-batches, so those are compared that both have.
+        # The runs of a contender differ in first weights and mini-batches, so those are compared that both have.
         both = sorted(set(results) & set(base))
         middle_of = lambda of, turns, key: contenders.middle([of[turn][key] for turn in turns])
         mean_of = lambda of, turns: sum(of[turn]["accuracy"] for turn in turns) / len(turns)

@@ -1,4 +1,4 @@
-// Launches translated kernels: sets up what the hardware and the runtime would, and runs one group
+// Runs translated kernels: sets up what the hardware and the runtime would, and runs one group
 // after another, wave by wave up to each barrier. Tests use it on one thread to check results. It
 // shows nothing about speed, the order of memory accesses, or missing waits.
 #pragma once

@@ -14,7 +14,7 @@ namespace {
 
 using Sizes = std::vector<uint32_t>; // ranks of each host
 
-// Places the ranks host after host, or deals them out to the hosts in turn.
+// Puts the ranks on host after host, or deals them out to the hosts in turn.
 RankTopology make_rank_topology(const Sizes &hosts, bool in_turn = false) {
     std::vector<RankLocation> spots;
     uint32_t most = 0;

@@ -24,7 +24,7 @@ static struct {
 
 static void stand_on_host(const char *name) { setenv("QCCL_HOSTID", name, 1); }
 
-/* Places two ranks on each of two hosts. The library must leave the program's thread-specific data
+/* Puts two ranks on each of two hosts. The library must leave the program's thread-specific data
  * alone. */
 static void prepare_rank(int rank)
 {

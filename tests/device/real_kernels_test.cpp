@@ -271,7 +271,7 @@ void nothing_waits_for_a_blocked_stream() {
             memory.write(values.data(), bytes);
             CHECK(memory.holds(values.data(), bytes));
         }
-        // Launches the kernels that accept any number of tensors, with none.
+        // Calls the kernels that accept any number of tensors, with none.
         for (size_t id = 0; id < static_cast<size_t>(KernelId::clear_sums); id++) {
             CHECK_OK(tested->launch(stream.get(), static_cast<KernelId>(id), 1, Batch{}));
             stream.wait();

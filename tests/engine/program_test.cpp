@@ -120,7 +120,7 @@ void two_exchanges_go_over_lines_that_may_have_them() {
             }
 }
 
-// Programs of one call on all ranks, if they go over eager slots.
+// Compiles one call on all ranks, if they go over eager slots.
 std::vector<Program> fast_programs(TwinCall call) {
     std::vector<Program> programs;
     for (uint32_t rank = 0; rank < call.ranks; rank++)

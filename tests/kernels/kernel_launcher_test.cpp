@@ -15,7 +15,7 @@ using namespace operands;
 
 namespace {
 
-// Launches on the emulated GPU, and counts launches and tensors.
+// Runs kernels on the emulated GPU, and counts launches and tensors.
 struct Gpu {
     unsigned lanes = 32, launcher = 0, tensors = 0;
     static Done launch(void *device, KernelId kernel, unsigned blocks, const Batch &batch) {

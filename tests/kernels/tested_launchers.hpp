@@ -10,7 +10,7 @@
 struct TestedLauncher {
     std::string name;
     qccl::KernelLauncher::Launch launch;
-    // Launches may touch the memory from `lend` until `take_back`.
+    // A launch may touch the memory from `lend` until `take_back`.
     void (*lend)(void *memory, size_t bytes, bool is_written);
     void (*take_back)(void *memory);
 };

@@ -65,7 +65,7 @@ inline std::vector<Schedule> make_all(ScheduleForm form, const Algorithm &algori
     return schedules;
 }
 
-// Places each rank on the host that `hosts` gives for it.
+// Puts each rank on the host that `hosts` gives for it.
 inline RankTopology places_on(const std::vector<uint32_t> &hosts) {
     std::vector<RankLocation> spots;
     for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});

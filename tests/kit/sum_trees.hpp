@@ -95,7 +95,7 @@ inline SumTree sum_tree(std::string_view algorithm, uint32_t ranks, uint32_t chu
     return algorithm == "tree" ? binomial_tree(ranks) : double_tree(ranks, chunk);
 }
 
-// Turns a tree of positions in a ring into a tree of ranks; `ring` has the rank of each position.
+// Converts a tree of positions in a ring to a tree of ranks; `ring` has the rank of each position.
 inline SumTree placed(const SumTree &by_position, const std::vector<uint32_t> &ring) {
     SumTree tree = by_position;
     tree.root = ring[by_position.root];

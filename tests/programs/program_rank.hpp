@@ -1,5 +1,5 @@
 // Plays random programs as one of their ranks, in its own thread or process, through the public API
-// alone; timeouts come from the environment. Programs of one setting follow one another in one
+// alone; timeouts come from the environment. The programs of one setting follow one another in one
 // world. Blocks until they are done.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace stress {
 
 inline constexpr long max_batch = 64;
 
-// Programs that are played in one world.
+// The programs that are played in one world.
 struct Batch {
     uint64_t seed;    // of the run
     long first, size; // numbers of programs

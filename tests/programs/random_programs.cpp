@@ -7,8 +7,9 @@
 //     32]
 //                     [--peer-timeout 2] [--timeout 20] [--shown 10] [--one-host] [--rule NAME]
 //
-// Programs whose numbers have the same quotient by `batch` run in one world. A seed and a number
-// identify a program: `--seed S --first N --programs 1 --broken 0` plays it again by itself, and
+// All programs whose numbers have the same quotient by `batch` run in one world. A seed and a
+// number identify a program: `--seed S --first N --programs 1 --broken 0` plays it again by itself,
+// and
 // `--programs 0 --broken 1` one that breaks a rule. QTEST_PROGRAMS sets the number of programs; a
 // fifteenth as many break a rule.
 //

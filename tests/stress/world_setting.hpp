@@ -10,7 +10,8 @@ namespace stress {
 enum class Runner : uint8_t { init_all, threads, processes };
 const char *name(Runner runner);
 
-// Where the ranks of a program run. Programs of one setting can follow one another in one world.
+// Where the ranks of a program run. The programs of one setting can follow one another in one
+// world.
 struct Setting {
     int ranks = 2;
     Runner runner = Runner::init_all;

@@ -74,7 +74,7 @@ class Rank:
         return "fine"
 
     def forget(self):
-        """Programs close what they do not know."""
+        """Closes what it does not know, as programs do."""
         for entry in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 if "qccl_record" in os.readlink(f"/proc/self/fd/{entry}"):

@@ -1,4 +1,4 @@
-"""Spelling, shell scripts and Python scripts, as codespell, shellcheck and pyflakes see them. Skips with a word what is not
+"""Words, shell scripts and Python scripts, as codespell, shellcheck and pyflakes see them. Skips with a word what is not
 installed.
 
 usage: lint_test.py SOURCE_ROOT

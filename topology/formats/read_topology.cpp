@@ -78,7 +78,7 @@ Result<Graph> read_topology(const std::string &file_or_text) {
     return graph;
 }
 
-// ---- Places of the ranks
+// ---- Where the ranks are
 
 namespace {
 

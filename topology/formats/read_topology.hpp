@@ -74,7 +74,7 @@ Result<Graph> read_topology(const std::string &file_or_text);
 // Parses the content of a file. `source` names the file in errors.
 Result<Graph> parse_topology(std::string_view content, std::string_view source);
 
-// ---- Places of the ranks
+// ---- Where the ranks are
 
 // Returns the vertex of each rank, by rank. On GPUs there is one rank each, in the order of the
 // GPUs' numbers, and machine after machine is filled. Without GPUs each machine gets a block of

@@ -126,7 +126,7 @@ qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at
 
 namespace {
 
-// Launches a graph. The first lane runs in the launch's stream, every other lane in a stream of its
+// Starts a graph. The first lane runs in the launch's stream, every other lane in a stream of its
 // own, so that nodes that were independent in the capture stay independent.
 Outcome launch_graph(Runtime &runtime, GraphExec &exec, const StreamPtr &stream) {
     if (Outcome start = runtime.put(stream, nullptr,

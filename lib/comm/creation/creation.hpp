@@ -1,4 +1,4 @@
-// Turns ranks that have found each other into a communicator: opens the rank's log and device,
+// Makes a communicator of ranks that have found each other: opens the rank's log and device,
 // reads settings, compares what must agree, and creates a transport. Every rank learns of another
 // rank's failure. The qcclCommInit functions call create_comm, and create_log for their rendezvous.
 // create_comm blocks until all ranks have come. create_log and open_local_resources do not wait for

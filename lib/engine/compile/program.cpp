@@ -211,8 +211,8 @@ private:
         }
     }
 
-    // Turns the dependencies between steps, and those from shared buffers, into dependencies
-    // between tasks.
+    // Derives the dependencies between tasks from those between steps and those from shared
+    // buffers.
     void order(const Dependencies &dependencies) {
         std::vector<uint32_t> task_of(schedule_.steps.size());
         for (uint32_t task = 0; task < runs_.size(); task++)

@@ -8,7 +8,7 @@
 
 namespace qccl {
 
-// ---- Places of accumulators
+// ---- Where accumulators lie
 
 namespace {
 

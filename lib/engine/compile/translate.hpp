@@ -115,7 +115,7 @@ inline ShapeLimits limits_of(const Chunking &cut) {
             .max_lanes = cut.lanes};
 }
 
-// ---- Places of accumulators
+// ---- Where accumulators lie
 
 // The run `later` must not begin before the run `earlier` is done.
 struct Order {
@@ -130,9 +130,9 @@ struct AccumulatorPlacement {
     std::vector<Order> orders; // dependencies that come from sharing segment buffers
 };
 
-// Places all accumulators. One that lives within one run gets a tile, if `joins` is set; one that
-// lives longer gets a buffer as long as a segment, which accumulators that do not overlap share.
-// `runs` must be the runs of `fused.schedule`.
+// Decides where all accumulators lie. One that lives within one run gets a tile, if `joins` is set;
+// one that lives longer gets a buffer as long as a segment, which accumulators that do not overlap
+// share. `runs` must be the runs of `fused.schedule`.
 AccumulatorPlacement place_accumulators(const Fused &fused, std::span<const StepRun> runs,
                                         bool joins);
 

@@ -1,6 +1,6 @@
 // Creates the lanes' streams and events, and follows tasks by their events. Recognizes a sum in a
 // run's steps: its first store, the additions, an optional division, and the step that takes the
-// sum. Turns each such sum, or else each operation, into a call of the launcher.
+// sum. Each such sum, or else each operation, becomes a call of the launcher.
 #include "engine/gpu/gpu_lanes.hpp"
 
 #include <algorithm>
@@ -182,7 +182,7 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
     return fold;
 }
 
-// ---- Launches
+// ---- Calls of the launcher
 
 static Done launch_product(KernelLauncher &launcher, const TileContext &context,
                            const TileStep &step) {
@@ -244,7 +244,7 @@ static Done launch_fold(KernelLauncher &launcher, const TileContext &context,
     return launcher.fold(sum, accumulator_of(context.type), sink.dst_type, sink.dst);
 }
 
-// Launches the exact sum at the front of `steps`, whose accumulator is in registers. Returns the
+// Starts the exact sum at the front of `steps`, whose accumulator is in registers. Returns the
 // number of its steps.
 static Result<size_t> launch_exact(KernelLauncher &launcher, const TileContext &context,
                                    std::span<const TileStep> steps) {

@@ -96,9 +96,9 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
 // Returns the range that covers the step's whole chunk.
 ChunkRange chunk_of(const TileContext &context, const TileStep &step);
 
-// ---- Launches
+// ---- Calls of the launcher
 
-// Launches all steps, each over the whole chunk, in as few launches as possible. The steps must
+// Starts all steps, each over the whole chunk, in as few launches as possible. The steps must
 // have no scratch, and are changed. An error is the GPU's.
 Done launch_steps(KernelLauncher &launcher, const TileContext &context, std::span<TileStep> steps);
 

@@ -1,4 +1,4 @@
-// Launches the stages of a fast-path call on a GPU with barriers between them, and waits on the
+// Starts the stages of a fast-path call on a GPU with barriers between them, and waits on the
 // host if a barrier fails.
 #include "engine/run/gpu_fast_path.hpp"
 
@@ -92,7 +92,7 @@ bool GpuFastPath::has_passed_barrier(size_t exchange) const {
     return seen.load(std::memory_order_acquire) == values_[exchange];
 }
 
-// Launches stage `first` and all later stages. A later stage does nothing if the GPUs' barrier
+// Starts stage `first` and all later stages. A later stage does nothing if the GPUs' barrier
 // before it has failed.
 Done GpuFastPath::launch_from(size_t first, KernelLauncher &launcher, const Program &program,
                               const FastPathCall &call) {

@@ -1,4 +1,4 @@
-// Turns the steps of a call into trace events.
+// Converts the steps of a call to trace events.
 #include "engine/run/step_trace.hpp"
 
 #include "codec/codec.hpp"

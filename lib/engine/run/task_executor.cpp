@@ -1,5 +1,5 @@
-// Turns a task's operations into TileSteps with addresses, decides what is stored past the cache or
-// left to zero copy, and runs or launches the steps.
+// Converts a task's operations to TileSteps with addresses, decides what is stored past the cache
+// or left to zero copy, and runs or launches the steps.
 #include "engine/run/task_executor.hpp"
 
 #include "codec/codec.hpp"

@@ -54,7 +54,7 @@ public:
         if (custom_) return custom_->outcome();
         return {};
     }
-    // Launches the task's operations on a GPU, which runs them later; all their memory must stay
+    // Starts the task's operations on a GPU, which runs them later; all their memory must stay
     // until then. An error is the GPU's.
     Done launch(PipelineLane &lane, const Task &task, KernelLauncher &launcher);
     // Packs what the task has encoded, and writes its checksums, if the program does so. Call it

@@ -203,7 +203,7 @@ std::unique_ptr<Fabric> make_tiered_fabric(uint32_t ranks, const RankTopology *p
     return std::make_unique<TieredFabric>(ranks, places, rates);
 }
 
-// ---- Speeds
+// ---- Rates and costs of a machine
 
 namespace {
 

@@ -121,7 +121,7 @@ MessageRoute remote_message(const TieredRates &rates, double sender_sharers,
 std::unique_ptr<Fabric> make_tiered_fabric(uint32_t ranks, const RankTopology *places,
                                            const TieredRates &rates);
 
-// ---- Speeds
+// ---- Rates and costs of a machine
 
 // The ranks that share a host's caches and memory.
 struct SimulatedHost {

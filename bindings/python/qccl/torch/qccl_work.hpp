@@ -82,7 +82,7 @@ private:
     std::atomic<int> source_{-1};
 };
 
-// Turns a CallFailure into torch's exception for `title`; others stay what they are.
+// Converts a CallFailure to torch's exception for `title`; others stay what they are.
 std::exception_ptr torch_error(const CallDescription &call, const std::exception_ptr &error);
 
 } // namespace qccl_torch
