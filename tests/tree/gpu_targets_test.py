@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT, MESON = sys.argv[1:]
-LEAST = [f"-D{name}=disabled" for name in ("hip", "emulated", "ucx", "mpi")] + ["-Dtests=false", "-Dperf=false"]
+LEAST = [f"-D{name}=disabled" for name in ("hip", "emulated", "ucx", "mpi", "python", "fortran", "docs")] + ["-Dtests=false", "-Dperf=false"]
 
 
 class Targets(unittest.TestCase):
