@@ -208,23 +208,39 @@ void check_case(const Case &test) {
 
 } // namespace
 
-static void codecs_agree() {
+// The table of encodings.
+static std::vector<Case> codec_cases() {
+    std::vector<Case> cases;
     Values values(1);
     uint32_t seed = 0;
     for (const Codec &codec : codecs())
         for (const DataType type : float_types)
             for (const Pattern pattern : patterns) {
-                if (!is_chosen(seed++)) continue;
-                check_case({.codec = codec,
-                            .type = type,
-                            .pattern = pattern,
-                            .count = counts[values.pick(std::size(counts))],
-                            .shift = values.pick(4) == 0 ? values.pick(64) : 0,
-                            .noise = {.key = seed * 0x9E3779B97F4A7C15ULL,
-                                      .call = seed * 3ULL << 20,
-                                      .first_index = values.word()},
-                            .seed = seed});
+                seed++;
+                cases.push_back({.codec = codec,
+                                 .type = type,
+                                 .pattern = pattern,
+                                 .count = counts[values.pick(std::size(counts))],
+                                 .shift = values.pick(4) == 0 ? values.pick(64) : 0,
+                                 .noise = {.key = seed * 0x9E3779B97F4A7C15ULL,
+                                           .call = seed * 3ULL << 20,
+                                           .first_index = values.word()},
+                                 .seed = seed});
             }
+    return cases;
+}
+
+// A pair sample of the cases, and with QTEST_FULL=1 all.
+static void codecs_agree() {
+    const std::vector<Case> cases = codec_cases();
+    qtest::PairSample<4> sample;
+    for (size_t i = 0; i < cases.size(); i++)
+        sample.offer(false, {i / (std::size(float_types) * std::size(patterns)),
+                             static_cast<uint64_t>(cases[i].type),
+                             static_cast<uint64_t>(cases[i].pattern), cases[i].count});
+    qtest::ChosenCases chosen = sample.choose();
+    for (const Case &test : cases)
+        if (chosen.takes()) check_case(test);
 }
 
 // Buckets that are longer than what a kernel takes at a time, and a shorter last one.
