@@ -72,7 +72,7 @@ struct GpuCodecSpeed {
 
 struct GpuCodecOptions {
     unsigned repetitions = 9;
-    double seconds = 0.02; // minimum time for each operation in a repetition
+    double seconds = 0.02; // minimum time for each operation in a repetition; not if emulated
     uint64_t bytes = 0;    // size of the values; 0: default_gpu_bytes
 };
 
