@@ -17,7 +17,7 @@ PERF, RESULTS = sys.argv[1:3]
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan", "exscan", "send"}
 FULL = "QTEST_FULL" in os.environ
 LARGER, SMALLER = (64 << 20, 1 << 20) if FULL else (256 << 10, 64 << 10)
-SHORT = [] if FULL else ["--rounds", 1, "--iters", 10]
+SHORT = [] if FULL else ["--rounds", 1, "--iters", 3]
 CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}
 
 
