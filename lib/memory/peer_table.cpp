@@ -91,8 +91,8 @@ Done OverflowMemory::create(size_t bytes, const StillNeeds &still_needs) {
     return adopt(source_->make(bytes, still_needs));
 }
 
-void OverflowMemory::close() {
-    if (is_kept_ || mapped_.bytes.empty()) return;
+void OverflowMemory::close(size_t most_kept) {
+    if (is_kept_ || mapped_.bytes.size() <= most_kept) return;
     mapped_ = {};
     source_->drop();
 }

@@ -142,8 +142,8 @@ public:
     Done create(size_t bytes, const StillNeeds &still_needs);
     Done open() { return adopt(source_->find()); }
     // Called at the end of a call. The owner closes its view when no rank reads the memory any
-    // more.
-    void close();
+    // more. Memory of up to `most_kept` bytes stays open.
+    void close(size_t most_kept = 0);
 
     // The memory as this rank has it mapped; empty while it is not mapped.
     std::span<std::byte> memory() const { return mapped_.bytes; }

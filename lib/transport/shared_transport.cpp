@@ -2,6 +2,7 @@
 // FailureDetector, and only in such a wait does it read anything but the word that it waits for.
 #include "transport/shared_transport.hpp"
 
+#include "base/sizes.hpp"
 #include "memory/peer_table.hpp"
 
 #include <algorithm>
@@ -238,7 +239,7 @@ Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
     OverflowMemory &overflow = *peer_table_.overflows[origin];
     const Done opened = overflow.open();
     if (!opened) return report_failure(shared_error_.set_once(opened.error()));
-    has_overflow_ = true;
+    has_overflow_ = is_overflow_needed_ = true;
     return overflow.memory();
 }
 
@@ -246,13 +247,19 @@ Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
     OverflowMemory &own = *peer_table_.overflows[rank()];
     MemoryClaim claim(peer_table_, free_memory_);
     QCCL_TRY(own.create(bytes, [&](uint64_t left) { return claim.still_needs(left); }));
-    has_overflow_ = true;
+    has_overflow_ = is_overflow_needed_ = true;
     return own.memory();
 }
 
-void SharedTransport::close_overflows() {
-    for (const uint32_t local : peer_table_.local_ranks) peer_table_.overflows[local]->close();
-    has_overflow_ = false;
+// Between hosts, codecs whose buckets are whole chunks need this memory in every call. To allocate
+// it takes as long as such a call itself.
+void SharedTransport::give_back_overflows() {
+    calls_without_overflow_ = is_overflow_needed_ ? 0 : calls_without_overflow_ + 1;
+    is_overflow_needed_ = false;
+    has_overflow_ = remote_ && calls_without_overflow_ < large_calls_kept;
+    const size_t most_kept = has_overflow_ ? most_large_kept / peer_table_.local_ranks.size() : 0;
+    for (const uint32_t local : peer_table_.local_ranks)
+        peer_table_.overflows[local]->close(most_kept);
 }
 
 void SharedTransport::release(const MessageView &view) {
@@ -265,7 +272,7 @@ void SharedTransport::release(const MessageView &view) {
 Done SharedTransport::end() {
     publish_call();
     if (remote_) QCCL_TRY(await_sent());
-    if (has_overflow_) close_overflows();
+    if (has_overflow_) give_back_overflows();
     peer_table_.mine().status().ended.store(history_.current().call, std::memory_order_release);
     if (progress_thread_) progress_thread_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);

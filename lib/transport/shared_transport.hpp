@@ -148,7 +148,7 @@ private:
     // and the overflow memory that it has for this call, count as the bytes that follow.
     uint64_t offset_of(const MessageView &view) const;
     Result<std::span<std::byte>> overflow_of(uint32_t origin);
-    void close_overflows();
+    void give_back_overflows();
     // Sends what is queued for other hosts, and waits until it has left.
     Done await_sent();
     Done drain();
@@ -168,9 +168,11 @@ private:
     bool is_call_published_ = true;
     std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
-    bool has_overflow_ = false; // some rank's overflow memory is open here
-    uint64_t exchange_ = 0;     // latest in which this rank has published its slot
-    uint64_t seen_of_all_ = 0;  // an exchange in which every other rank has published
+    bool has_overflow_ = false;       // some rank's overflow memory is open here
+    bool is_overflow_needed_ = false; // by this call
+    uint32_t calls_without_overflow_ = 0;
+    uint64_t exchange_ = 0;    // latest in which this rank has published its slot
+    uint64_t seen_of_all_ = 0; // an exchange in which every other rank has published
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
     size_t fetched_bytes_ = 0; // of a slot with its header, to prefetch with each look at it
     std::unique_ptr<ProgressThread> progress_thread_; // null if all are local; last: uses others

@@ -134,9 +134,10 @@ public:
     // Returns whether no rank reads the slot.
     virtual bool is_free(uint32_t slot) const = 0;
     // Returns memory in place of outbox and inbox, for a call that needs more than they hold; its
-    // bytes may have any value. The caller asks between `begin` and the call's first message. The
-    // call's `end` frees the memory, and by then no rank may read a slot. The error, system_error,
-    // says what is missing.
+    // bytes may have any value. The caller asks between `begin` and the call's first message. By
+    // the call's `end` no rank may read a slot. `end` frees the memory; if ranks are on several
+    // hosts, it keeps up to most_large_kept bytes of it until large_calls_kept calls in a row have
+    // not asked. The error, system_error, says what is missing.
     virtual Result<std::span<std::byte>> overflow(size_t bytes) = 0;
     // Makes `end` keep overflow memory for later calls until this transport ends; a call that needs
     // more makes that memory grow. The thread that runs the calls calls `on_open`, which may be

@@ -3,6 +3,7 @@
 // After the call the memory goes back to the system, or is kept for later calls.
 #include "tests/transport/transport_ways.hpp"
 
+#include "base/sizes.hpp"
 #include "base/types.hpp"
 #include "memory/peer_table.hpp"
 #include "transport/peer_info.hpp"
@@ -123,6 +124,54 @@ template <Kind kind> void what_is_kept_serves_later_calls() {
         rank.meeting.barrier();
         // This process maps the memory of all ranks, some of it more than once.
         if (are_processes(kind)) CHECK(shared_bytes() - before < ranks * 2 * most);
+    });
+}
+
+// Two ranks of a host exchange bytes in overflow memory. Returns what the memory's last byte was
+// before; it becomes `mark`.
+std::byte exchange_in_pair(Transport &transport, uint64_t call, size_t bytes, std::byte mark) {
+    CHECK_OK(begin(transport, call_number(call), 30s));
+    const auto memory = transport.overflow(bytes);
+    CHECK_OK(memory);
+    CHECK(memory->size() >= bytes);
+    const std::byte before = memory->back();
+    memory->back() = mark;
+    const uint32_t own = transport.rank(), partner = own ^ 1;
+    CHECK_OK(send(transport, partner, {&memory->back(), 1, own, 0}));
+    const auto view = receive(transport, partner);
+    CHECK_OK(view);
+    CHECK(view->data[0] == mark);
+    transport.release(*view);
+    const WaitScope waiting(transport);
+    while (!transport.is_free(0)) CHECK_OK(transport.wait(own));
+    CHECK_OK(transport.end());
+    return before;
+}
+
+// Between hosts the memory stays for later calls: what a call has left there is still there. It
+// goes after some calls that do not need it, and at once if it is large. Memory that comes anew is
+// zero.
+template <Kind kind> void hosts_keep_it_for_the_next_calls() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        constexpr size_t bytes = size_t{4} << 20;
+        constexpr size_t too_large = most_large_kept / 2 + 1; // there are two ranks on a host
+        constexpr std::byte none{0}, first{1}, second{2}, third{3}, fourth{4};
+        const auto transport = create(rank);
+        uint64_t call = 1;
+        const auto pass = [&](uint32_t calls) {
+            for (uint32_t i = 0; i < calls; i++)
+                CHECK_OK(run(*transport, call_number(call++), Way::meeting));
+        };
+        CHECK(exchange_in_pair(*transport, call++, bytes, first) == none);
+        CHECK(exchange_in_pair(*transport, call++, bytes, second) == first);
+        for (int round = 0; round < 2; round++) { // each call with the memory begins the count anew
+            pass(large_calls_kept - 1);
+            CHECK(exchange_in_pair(*transport, call++, bytes / 2, second) == second);
+        }
+        pass(large_calls_kept);
+        CHECK(exchange_in_pair(*transport, call++, bytes, third) == none);
+        CHECK(exchange_in_pair(*transport, call++, too_large, fourth) == none);
+        CHECK(exchange_in_pair(*transport, call++, bytes, third) == none);
     });
 }
 
@@ -285,6 +334,10 @@ int main() {
         ON_BOTH(all_find_what_lies_there),
         ON_BOTH(calls_of_both_kinds_alternate),
         ON_BOTH(what_is_kept_serves_later_calls),
+        QTEST(hosts_keep_it_for_the_next_calls<Kind::inproc_pairs>),
+#ifdef QCCL_UCX_MODULE
+        QTEST(hosts_keep_it_for_the_next_calls<Kind::shm_pairs>),
+#endif
         QTEST(what_cannot_be_had_is_an_error<Kind::shm>),
         QTEST(ranks_of_a_host_share_what_is_free),
         QTEST(memory_that_goes_meanwhile_is_missed),

@@ -2,6 +2,7 @@
 // call. Converts ticks to nanoseconds by the two clocks' progress since the counters were made.
 #include "engine/run/engine.hpp"
 
+#include "base/sizes.hpp"
 #include "base/text.hpp"
 #include "base/types.hpp"
 #include "engine/run/eager_parts.hpp"
@@ -57,10 +58,15 @@ bool is_in_place(const Program &program, const Call &call) {
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
 
-// The accumulators of a large call are not worth keeping. Allocating memory on a GPU is so slow
-// that the engine keeps more of it there.
-static void give_back(EngineMemory &memory) {
-    const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
+// The accumulators of a large call are not worth keeping, unless it is a call of which the
+// transport keeps memory, too. Allocating memory on a GPU is so slow that the engine keeps more of
+// it there.
+static void give_back(EngineMemory &memory, const Program &program) {
+    const bool is_large = program.overflows && program.cut.inbox_bytes != 0;
+    memory.calls_since_large =
+        is_large ? 0 : std::min(memory.calls_since_large + 1, large_calls_kept);
+    const bool keeps_large = memory.gpu || memory.calls_since_large < large_calls_kept;
+    const size_t most_kept = keeps_large ? most_large_kept : size_t{16} << 20;
     for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
         if (each->bytes() > most_kept) *each = {};
     memory.unpacked.give_back(most_kept);
@@ -253,7 +259,8 @@ Done Engine::begin_call(const Program &program, const Call &call) {
 }
 
 Done Engine::end_call(const Program &program) {
-    if (!program.fast_path) give_back(memory_);
+    if (!program.fast_path || memory_.calls_since_large < large_calls_kept)
+        give_back(memory_, program);
     QCCL_TRY(transport_.end());
     count_call(program);
     return {};

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "base/sizes.hpp"
 #include "device/device.hpp"
 #include "engine/compile/custom_op.hpp"
 #include "engine/compile/ops.hpp"
@@ -199,7 +200,9 @@ struct EngineMemory {
     // reads any slot.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_recv_buffers = 0;
-    uint64_t last_call = 0;                     // number of the last call that has begun
+    uint64_t last_call = 0; // number of the last call that has begun
+    // Calls since the last one between hosts that needed more than the outbox and the inbox.
+    uint32_t calls_since_large = large_calls_kept;
     std::span<std::byte> device_outbox;         // as in EngineOptions
     std::unique_ptr<GpuFastPath> gpu_fast_path; // null without eager slots in GPU memory
     GpuFactors factors;                         // of pre_mul_sum
