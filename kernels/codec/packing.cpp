@@ -334,9 +334,9 @@ private:
     }
 
     bool write_stream(const uint8_t *symbols, SymbolSpan span, SegmentRoom &sink) {
-        const SymbolCounts counts = count_symbols(symbols, span.count);
-        if (counts[symbols[0]] == span.count)
+        if (std::memcmp(symbols, symbols + 1, span.count - 1) == 0) // each equals the next one
             return write_head({StreamMode::constant, symbols[0], 0}, sink);
+        const SymbolCounts counts = count_symbols(symbols, span.count);
         const Frequencies frequencies = rounded_frequencies(counts, span.count);
         std::byte table[most_frequency_bytes + alignment];
         const size_t table_bytes = write_frequencies(frequencies, source_.bits, table);

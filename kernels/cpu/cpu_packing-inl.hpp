@@ -303,6 +303,43 @@ HWY_INLINE WordVector spread_over(WordVector v, hn::Mask<Words> mask) {
 }
 #endif
 
+// The encoder's entries of all symbols. On AVX-512 they fill 16 of the 32 registers: to gather them
+// from memory takes as long as all else that a row needs.
+class EncoderEntries {
+#if HWY_TARGET <= HWY_AVX3
+public:
+    HWY_INLINE explicit EncoderEntries(const uint32_t *table) {
+        for (size_t i = 0; i < vectors; i++) of_[i] = hn::LoadU(Words(), table + i * row_lanes).raw;
+    }
+    HWY_INLINE WordVector at(WordVector symbols) const {
+        const Words d;
+        WordVector found[vectors / 2];
+        for (size_t i = 0; i < vectors / 2; i++) // by the lower 5 bits
+            found[i] =
+                WordVector{_mm512_permutex2var_epi32(of_[2 * i], symbols.raw, of_[2 * i + 1])};
+        uint32_t bit = 128;
+        for (size_t left = vectors / 4; left > 0; left /= 2, bit /= 2) {
+            const auto is_set = hn::TestBit(symbols, hn::Set(d, bit));
+            for (size_t i = 0; i < left; i++)
+                found[i] = hn::IfThenElse(is_set, found[i + left], found[i]);
+        }
+        return found[0];
+    }
+
+private:
+    static constexpr size_t vectors = 256 / row_lanes;
+    static_assert(vectors == 16);
+    __m512i of_[vectors];
+#else
+public:
+    HWY_INLINE explicit EncoderEntries(const uint32_t *table) : table_(table) {}
+    HWY_INLINE WordVector at(WordVector symbols) const { return entries_at(table_, symbols); }
+
+private:
+    const uint32_t *table_;
+#endif
+};
+
 // Codes whole rows, the last one first.
 HWY_INLINE uint16_t *encode_rows(const uint8_t *symbols, size_t rows, const uint32_t *table,
                                  StateRow &row, uint16_t *words) {
@@ -311,11 +348,12 @@ HWY_INLINE uint16_t *encode_rows(const uint8_t *symbols, size_t rows, const uint
     const hn::Rebind<uint16_t, Words> halves;
     const Ints di;
     const Floats df;
+    const EncoderEntries entries(table);
     while (rows-- > 0) {
         for (size_t i = 0; i < row_vectors; i++) {
             WordVector state = row.of[i];
             const auto symbol = hn::LoadU(bytes, symbols + rows * pack_lanes + i * row_lanes);
-            const WordVector entry = entries_at(table, hn::PromoteTo(d, symbol));
+            const WordVector entry = entries.at(hn::PromoteTo(d, symbol));
             const WordVector frequency = hn::And(entry, hn::Set(d, 0xFFFFU)),
                              start = hn::ShiftRight<16>(entry);
             // All numbers are below 2^31, so signed comparisons work.
@@ -325,20 +363,22 @@ HWY_INLINE uint16_t *encode_rows(const uint8_t *symbols, size_t rows, const uint
             hn::StoreU(hn::TruncateTo(halves, hn::Compress(state, puts_out)), halves, words);
             words += hn::CountTrue(d, puts_out);
             state = hn::IfThenElse(puts_out, hn::ShiftRight<16>(state), state);
-            // The quotient is below 2^19, so that in fp32 it is at most one off.
-            const FloatVector divisor = hn::ConvertTo(df, hn::BitCast(di, frequency));
-            const FloatVector about = hn::Div(hn::ConvertTo(df, hn::BitCast(di, state)), divisor);
-            IntVector quotient = hn::ConvertTo(di, about);
+            // The quotient is below 2^19. The reciprocal is too small by 2^-22 of it, and three
+            // roundings change the product by 3 * 2^-24 of it: so the product is below the
+            // quotient, and by less than one. No lane waits for the division.
             const IntVector f = hn::BitCast(di, frequency);
-            IntVector rest = hn::Sub(hn::BitCast(di, state), hn::Mul(quotient, f));
-            const auto is_low = hn::Lt(rest, hn::Zero(di)), is_high = hn::Not(hn::Lt(rest, f));
-            quotient = hn::Add(quotient, hn::VecFromMask(di, is_low)); // a true lane is -1
-            rest = hn::Add(rest, hn::IfThenElseZero(is_low, f));
-            quotient = hn::Sub(quotient, hn::VecFromMask(di, is_high));
-            rest = hn::Sub(rest, hn::IfThenElseZero(is_high, f));
+            const FloatVector reciprocal = hn::Div(hn::Set(df, 1 - 0x1p-22F), hn::ConvertTo(df, f));
+            const FloatVector about =
+                hn::Mul(hn::ConvertTo(df, hn::BitCast(di, state)), reciprocal);
+            const IntVector quotient = hn::ConvertTo(di, about);
+            const IntVector rest = hn::Sub(hn::BitCast(di, state), hn::Mul(quotient, f));
             const IntVector next =
                 hn::Add(hn::ShiftLeft<static_cast<int>(probability_bits)>(quotient), rest);
-            row.of[i] = hn::Add(hn::BitCast(d, next), start);
+            // One more in the quotient is one f less in the rest.
+            const IntVector one_more =
+                hn::Sub(hn::Set(di, static_cast<int32_t>(probability_sum)), f);
+            const IntVector added = hn::IfThenZeroElse(hn::Lt(rest, f), one_more);
+            row.of[i] = hn::Add(hn::BitCast(d, hn::Add(next, added)), start);
         }
     }
     return words;
