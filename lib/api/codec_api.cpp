@@ -106,7 +106,7 @@ std::shared_ptr<Packing> memory_for(const Container &container) {
         most_packed_bytes(container.codec, container.type, container.count));
 }
 
-// Encodes the chunk, without a seal. `dst` has room for all of it.
+// Encodes the chunk, without a checksum. `dst` has room for all of it.
 void encode_unpacked(const Container &container, const void *src, std::byte *dst) {
     // There is no rank and no call here, so the noise is that of rank 0, its first encode, call 0.
     const ChunkInfo chunk{.type = container.type,
@@ -127,7 +127,7 @@ size_t encode(const Container &container, const void *src, std::span<std::byte> 
     if (packing)
         bytes = pack_chunk(*container.kernels, container.codec, container.type, container.count,
                            packing->unpacked.get(), dst.data(), packing->scratch);
-    seal_chunk(dst.first(bytes));
+    add_checksum(dst.first(bytes));
     return bytes;
 }
 
@@ -149,7 +149,7 @@ Done decode(const Container &container, std::span<const std::byte> src, void *ds
     } else {
         QCCL_TRY(outcome(open_chunk(src, container.codec, container.type, container.count)));
     }
-    QCCL_TRY(check_seal(src));
+    QCCL_TRY(verify_checksum(src));
     decode_unpacked(container, chunk, dst);
     return {};
 }

@@ -65,7 +65,7 @@ namespace {
 
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
-constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4,
+constexpr uint8_t flag_skips_incomplete = 1, flag_checksum = 2, flag_ocp_scale = 4,
                   flag_linf_norm = 8, flag_exponential_levels = 16, flag_packs = 32,
                   flag_relative = 64, flag_codes_entropy = 128;
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
@@ -140,8 +140,8 @@ Done check_fixed_fields(const Header &header) {
                            chunk_version);
     if (header.sampled_nmse > largest_nmse_word)
         return Error::make(damaged, "chunk: reserved bits are set");
-    if ((header.flags & flag_sealed) == 0 && header.crc != 0)
-        return Error::make(damaged, "chunk: a checksum without a seal");
+    if ((header.flags & flag_checksum) == 0 && header.crc != 0)
+        return Error::make(damaged, "chunk: a checksum without its flag");
     return {};
 }
 
@@ -385,7 +385,7 @@ Result<PackedChunk> open_packed(std::span<const std::byte> header, uint64_t payl
 namespace {
 
 // The checksum field itself counts as zero.
-uint32_t seal_of(std::span<const std::byte> chunk) {
+uint32_t checksum_of(std::span<const std::byte> chunk) {
     Header header = read_header(chunk);
     header.crc = 0;
     return crc32c(chunk.subspan(header_bytes), crc32c(std::as_bytes(std::span(&header, 1))));
@@ -393,28 +393,29 @@ uint32_t seal_of(std::span<const std::byte> chunk) {
 
 } // namespace
 
-void seal_chunk(std::span<std::byte> chunk) {
+void add_checksum(std::span<std::byte> chunk) {
     Header header = read_header(chunk);
-    header.flags |= flag_sealed;
+    header.flags |= flag_checksum;
     std::memcpy(chunk.data(), &header, sizeof header);
-    header.crc = seal_of(chunk);
+    header.crc = checksum_of(chunk);
     std::memcpy(chunk.data(), &header, sizeof header);
 }
 
-void break_seal(std::byte *header) {
+void drop_checksum(std::byte *header) {
     Header read = read_header({header, header_bytes});
-    read.flags &= static_cast<uint8_t>(~flag_sealed);
+    read.flags &= static_cast<uint8_t>(~flag_checksum);
     read.crc = 0;
     std::memcpy(header, &read, sizeof read);
 }
 
-Done check_seal(std::span<const std::byte> chunk) {
+Done verify_checksum(std::span<const std::byte> chunk) {
     if (chunk.size() < header_bytes)
         return Error::make(damaged, "chunk: %zu bytes are less than its header of %zu",
                            chunk.size(), header_bytes);
     const Header header = read_header(chunk);
-    if ((header.flags & flag_sealed) == 0) return Error::make(damaged, "chunk: it has no checksum");
-    if (const uint32_t crc = seal_of(chunk); crc != header.crc)
+    if ((header.flags & flag_checksum) == 0)
+        return Error::make(damaged, "chunk: it has no checksum");
+    if (const uint32_t crc = checksum_of(chunk); crc != header.crc)
         return Error::make(damaged,
                            "chunk: its checksum is 0x%08" PRIX32 ", its bytes give 0x%08" PRIX32,
                            header.crc, crc);

@@ -223,7 +223,7 @@ struct OpenChunk {
 };
 // Opens a chunk: checks header, length, gaps, padding codes and scales, and returns damaged_data
 // for bytes that no encoder writes. `bytes` is exactly the chunk; the result's payload points into
-// `bytes`. Only check_seal verifies a checksum.
+// `bytes`. Only verify_checksum looks at a checksum.
 Result<OpenChunk> open_chunk(std::span<const std::byte> bytes);
 // Opens a chunk as above, and also refuses it if its codec, type or count differs from what the
 // schedule expects.
@@ -261,10 +261,10 @@ void set_payload_bytes(std::byte *header, uint64_t bytes);
 
 // Writes a CRC32C of the whole chunk into its header. qcclCodecEncode uses this for its stand-alone
 // container.
-void seal_chunk(std::span<std::byte> chunk);
+void add_checksum(std::span<std::byte> chunk);
 // Takes the checksum and its flag out of a header.
-void break_seal(std::byte *header);
+void drop_checksum(std::byte *header);
 // Refuses (damaged_data) a chunk without a checksum, and one whose bytes do not match the checksum.
-Done check_seal(std::span<const std::byte> chunk);
+Done verify_checksum(std::span<const std::byte> chunk);
 
 } // namespace qccl

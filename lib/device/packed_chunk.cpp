@@ -24,7 +24,7 @@ size_t pack_chunk(const Kernels &kernels, const Codec &codec, DataType type, uin
     const size_t payload = pack_payload(kernels, codec, type, count, unpacked + header_bytes,
                                         packed + header_bytes, scratch);
     std::memcpy(packed, unpacked, header_bytes);
-    break_seal(packed);
+    drop_checksum(packed);
     set_payload_bytes(packed, payload);
     return header_bytes + payload;
 }
@@ -53,7 +53,7 @@ Done unpack_chunk(const Kernels &kernels, const Codec &codec, DataType type, uin
     QCCL_TRY(unpack_payload(kernels, open.codec, type, count, packed.last(payload),
                             unpacked + header_bytes, scratch));
     std::memcpy(unpacked, packed.data(), header_bytes);
-    break_seal(unpacked);
+    drop_checksum(unpacked);
     set_payload_bytes(unpacked, payload_layout(open.codec, type, count).bytes);
     return {};
 }

@@ -26,15 +26,16 @@ inline size_t most_packed_bytes(const Codec &codec, DataType type, uint64_t coun
 
 // Packs a whole chunk, header included. `packed` has room for most_packed_bytes. Returns the size
 // of the chunk that is to be sent from there, which is a copy of the unpacked one if packing makes
-// it no smaller. A seal of the unpacked chunk is left out; seal_chunk seals the result.
+// it no smaller. A checksum of the unpacked chunk is left out; add_checksum makes that of the
+// result.
 size_t pack_chunk(const Kernels &kernels, const Codec &codec, DataType type, uint64_t count,
                   const std::byte *unpacked, std::byte *packed, PackScratch &scratch);
 
-// Restores the unpacked chunk, byte for byte but without a seal, in the most_packed_bytes at
+// Restores the unpacked chunk, byte for byte but without a checksum, in the most_packed_bytes at
 // `unpacked`. `packed` is exactly the chunk that came. Returns damaged_data for bytes that no
 // encoder writes or that are not of this codec, type and count; `unpacked` is then undefined. The
-// result has passed the checks of open_chunk, but check_seal alone verifies a checksum, that of
-// `packed`.
+// result has passed the checks of open_chunk, but verify_checksum alone verifies a checksum, that
+// of `packed`.
 Done unpack_chunk(const Kernels &kernels, const Codec &codec, DataType type, uint64_t count,
                   std::span<const std::byte> packed, std::byte *unpacked, PackScratch &scratch);
 

@@ -109,7 +109,7 @@ static void damaged_headers_are_refused() {
             if (std::byte(value) == chunk[at]) continue;
             const bool is_other_type = at == 6 && (value >= 6 && value <= 11);
             const bool is_other_rounding = at == 7 && (value == 1 || value == 2);
-            // check_seal looks at the seal; a chunk with `packs` may be plain.
+            // verify_checksum looks at the checksum; a chunk with `packs` may be plain.
             const bool is_flag = at == 9 && (value == 2 || value == 32 || value == 34);
             const bool is_nmse = at == 10 || (at == 11 && value <= 0x7F); // up to infinity
             // With any block size from 24 to 34, the 70 values have three scales.
@@ -318,24 +318,24 @@ static void another_chunk_than_expected_is_refused() {
     CHECK_EQ(count.error().got, 70);
 }
 
-static void seals_see_every_bit() {
+static void checksums_see_every_bit() {
     Bytes chunk = make_chunk("int5:round=stochastic", DataType::float32, 70);
-    CHECK(!check_seal(chunk));
-    seal_chunk(chunk);
-    CHECK_OK(check_seal(chunk));
+    CHECK(!verify_checksum(chunk));
+    add_checksum(chunk);
+    CHECK_OK(verify_checksum(chunk));
     CHECK_OK(open_chunk(chunk));
     for (size_t bit = 0; bit < 8 * chunk.size(); bit++) {
         Bytes copy = chunk;
         copy[bit / 8] ^= static_cast<std::byte>(1U << bit % 8);
-        CHECK(!check_seal(copy));
+        CHECK(!verify_checksum(copy));
     }
     for (size_t length = 0; length < chunk.size(); length++)
-        CHECK(!check_seal(std::span(chunk).first(length)));
-    Bytes unsealed = make_chunk("none", DataType::float32, 3);
-    put(unsealed, 56, uint32_t{1});
-    check_damaged(unsealed); // a checksum without its flag
-    seal_chunk(chunk);       // a second checksum changes nothing
-    CHECK_OK(check_seal(chunk));
+        CHECK(!verify_checksum(std::span(chunk).first(length)));
+    Bytes unchecked = make_chunk("none", DataType::float32, 3);
+    put(unchecked, 56, uint32_t{1});
+    check_damaged(unchecked); // a checksum without its flag
+    add_checksum(chunk);      // a second checksum changes nothing
+    CHECK_OK(verify_checksum(chunk));
 }
 
 static void checksums_are_castagnoli() {
@@ -365,7 +365,7 @@ int main() {
         QTEST(padding_is_zero),
         QTEST(strange_scales_are_refused),
         QTEST(another_chunk_than_expected_is_refused),
-        QTEST(seals_see_every_bit),
+        QTEST(checksums_see_every_bit),
         QTEST(checksums_are_castagnoli),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -238,25 +238,25 @@ void overlong_eager_slots_are_refused_by_all() {
             }
 }
 
-void a_flipped_bit_breaks_the_seal() {
+void a_flipped_bit_breaks_the_checksum() {
     const TwinCall call = small_call("direct", "int8", 3000);
     const auto flip = [](Bytes &chunk) { chunk[header_bytes + 5] ^= std::byte{4}; };
     Cluster cluster(ranks, Cluster::test_options(), inject_fault(damage_once(flip)));
     Chunking cut = small_cut(call);
-    cut.seals = true;
+    cut.has_checksums = true;
     const auto inputs = make_inputs(call, golden::Kind::spread);
     check_all_say(call, try_call(cluster, call, cut, inputs), inputs, Code::damaged_data);
 }
 
-void chunks_without_a_seal_are_refused_where_it_is_asked_for() {
+void chunks_without_a_checksum_are_refused_where_it_is_asked_for() {
     const TwinCall call = small_call("direct", "none", 3000);
-    const auto unseal = [](Bytes &chunk) {
+    const auto drop = [](Bytes &chunk) {
         chunk[9] = std::byte{0};
         std::fill(chunk.begin() + 56, chunk.begin() + 60, std::byte{0});
     };
-    Cluster cluster(ranks, Cluster::test_options(), inject_fault(damage_once(unseal)));
+    Cluster cluster(ranks, Cluster::test_options(), inject_fault(damage_once(drop)));
     Chunking cut = small_cut(call);
-    cut.seals = true;
+    cut.has_checksums = true;
     const auto inputs = make_inputs(call, golden::Kind::spread);
     check_all_say(call, try_call(cluster, call, cut, inputs), inputs, Code::damaged_data);
 }
@@ -323,8 +323,8 @@ int main() {
         QTEST(damaged_chunks_are_refused_by_all),
         QTEST(truncated_chunks_are_refused_by_all),
         QTEST(overlong_eager_slots_are_refused_by_all),
-        QTEST(a_flipped_bit_breaks_the_seal),
-        QTEST(chunks_without_a_seal_are_refused_where_it_is_asked_for),
+        QTEST(a_flipped_bit_breaks_the_checksum),
+        QTEST(chunks_without_a_checksum_are_refused_where_it_is_asked_for),
         QTEST(order_of_arrival_does_not_show),
         QTEST(a_lost_message_costs_no_more_than_the_timeout),
         QTEST(ranks_that_disagree_all_say_so),

@@ -109,7 +109,7 @@ void a_small_inbox_costs_lanes() {
     const auto roomy = compile_for(call, 0, cut);
     CHECK_OK(roomy);
     CHECK_EQ(roomy->geometry.lanes, 4U);
-    const size_t lane_bytes = roomy->rooms() * roomy->geometry.wire_bytes;
+    const size_t lane_bytes = roomy->recv_buffers() * roomy->geometry.wire_bytes;
     cut.inbox_bytes = 2 * lane_bytes;
     const auto small = compile_for(call, 0, cut);
     CHECK_OK(small);

@@ -23,7 +23,7 @@ std::vector<Chunking> cuts() {
     all[1].joins = false;
     all[1].segment_bytes = 1;
     all[2].lanes = 1;
-    all[2].seals = true;
+    all[2].has_checksums = true;
     return all;
 }
 

@@ -23,7 +23,7 @@ std::vector<Chunking> cuts_of(const TransportOptions &options, bool is_one_excha
     cuts[1].joins = false;
     cuts[1].segment_bytes = 16384;
     cuts[1].lanes = 2;
-    cuts[2].seals = true;
+    cuts[2].has_checksums = true;
     cuts[2].segment_bytes = 1;
     cuts[2].lanes = 5;
     cuts[3].lanes = 1;

@@ -34,7 +34,7 @@ std::vector<Chunking> cuts_of(const TransportOptions &options, uint64_t wire_byt
                         .slots = options.slots,
                         .inbox_bytes = options.hosts.empty() ? 0 : arena,
                         .segment_bytes = size_t{8} << 10});
-    cuts.back().seals = true;
+    cuts.back().has_checksums = true;
     cuts.push_back(cuts.back());
     cuts.back().joins = false;
     cuts.push_back(cuts.front());

@@ -155,12 +155,12 @@ void damaged_chunks_are_refused_by_all() {
 }
 
 // The checksum is that of the bytes that travel.
-void a_flipped_bit_breaks_the_seal() {
+void a_flipped_bit_breaks_the_checksum() {
     constexpr uint32_t injected = 1;
     const TwinCall call = all_reduce("direct", "lossless", 9000);
     const auto inputs = gaussian_inputs(9000);
     Chunking cut = cut_of(apart());
-    cut.seals = true;
+    cut.has_checksums = true;
     for (const bool flips : {false, true}) {
         const Faults faults{.damage = [&](Bytes &chunk) {
             if (flips) chunk.back() ^= std::byte{4};
@@ -186,7 +186,7 @@ int main() {
         QTEST(packed_messages_are_counted_as_they_are),
         QTEST(what_does_not_shrink_travels_as_it_is),
         QTEST(damaged_chunks_are_refused_by_all),
-        QTEST(a_flipped_bit_breaks_the_seal),
+        QTEST(a_flipped_bit_breaks_the_checksum),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -407,7 +407,7 @@ void a_root_batches_what_it_sends() {
     call.collective = Collective::broadcast;
     call.inner_codec = call.codec;
     const Program program = compiled(call, 0, {.inbox_bytes = size_t{16} << 20});
-    CHECK_EQ(program.rooms(), 0U);
+    CHECK_EQ(program.recv_buffers(), 0U);
     const auto sends = sends_of(program);
     CHECK(sends.size() > 1);
     for (const Task *send : sends) CHECK_EQ(send->goes_with_next, send != sends.back());

@@ -62,7 +62,7 @@ void check_case(Cluster &cluster, TwinCall call, bool in_place) {
     cuts[0].segment_bytes = 4096;
     cuts[0].lanes = 3;
     cuts[1].joins = false;
-    cuts[2].seals = true;
+    cuts[2].has_checksums = true;
     cuts[2].segment_bytes = 1;
     const auto outputs = cluster.run_all(call, cuts, inputs, in_place);
     const auto expected = slow_twin(call, inputs);

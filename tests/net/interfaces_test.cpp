@@ -1,4 +1,4 @@
-// Tests lib/net/interfaces: which addresses a list of interfaces stands for, and that ranks meet
+// Tests lib/net/addresses: which addresses a list of interfaces stands for, and that ranks meet
 // although some of the addresses lead nowhere. The networks are made for the test, where that is
 // allowed.
 #include "tests/kit/rendezvous_kit.hpp"

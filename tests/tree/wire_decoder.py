@@ -412,7 +412,7 @@ def read_header(chunk):
     need(h.codec == NONE or h.type not in INTEGERS and h.type not in UNSEEN, "type")
     check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")
-    need(h.flags & 2 or h.crc == 0, "seal")
+    need(h.flags & 2 or h.crc == 0, "checksum without its flag")
     need(h.first + h.count < 1 << 64, "index")
     return h
 

@@ -89,7 +89,7 @@ public:
         const Chunking &cut = program_.cut;
         program_.may_lend = program_.work.feedback == Feedback::none &&
                             program_.work.codec.is_lossless() &&
-                            program_.work.inner_codec.is_lossless() && !cut.seals &&
+                            program_.work.inner_codec.is_lossless() && !cut.has_checksums &&
                             program_.raw_bytes >= cut.lending_bytes;
         if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
         // Peers need the products.
@@ -325,15 +325,15 @@ void count_wire_bytes(Program &program) {
 Done fit_inbox(Program &program) {
     Geometry &geometry = program.geometry;
     const Chunking &cut = program.cut;
-    const uint64_t rooms = program.rooms();
-    if (rooms > cut.slots)
+    const uint64_t recv_buffers = program.recv_buffers();
+    if (recv_buffers > cut.slots)
         return invalid_argument(
             "%llu messages come from other hosts, and there are %u slots for them",
-            static_cast<unsigned long long>(rooms), cut.slots);
+            static_cast<unsigned long long>(recv_buffers), cut.slots);
     program.overflows = geometry.arena_bytes > cut.outbox_bytes;
-    if (rooms == 0) return {};
-    const uint64_t fitting =
-        std::min<uint64_t>(cut.inbox_bytes / (rooms * geometry.wire_bytes), cut.slots / rooms);
+    if (recv_buffers == 0) return {};
+    const uint64_t fitting = std::min<uint64_t>(
+        cut.inbox_bytes / (recv_buffers * geometry.wire_bytes), cut.slots / recv_buffers);
     program.overflows |= fitting == 0;
     geometry.lanes = static_cast<uint32_t>(
         std::clamp<uint64_t>(fitting, 1, std::max<uint64_t>(geometry.lanes, 1)));
@@ -353,7 +353,7 @@ static void line_up(std::vector<ByteRange> &places) {
 
 std::vector<ByteRange> overflow_places(const Program &program) {
     const Work &work = program.work;
-    std::vector<ByteRange> places(program.schedule.outbox + program.rooms());
+    std::vector<ByteRange> places(program.schedule.outbox + program.recv_buffers());
     for (const Step &step : program.schedule.steps) {
         const bool comes = step.verb == Verb::recv;
         if (!comes && step.verb != Verb::encode) continue;
@@ -392,7 +392,7 @@ static bool can_exchange_parts(const Program &program) {
     const Chunking &cut = program.cut;
     const bool is_on_one_host = cut.inbox_bytes == 0 && cut.eager_exchanges == 1;
     return program.layout.is_pairwise() && is_on_one_host && cut.eager_slot_bytes != 0 &&
-           !cut.seals && program.work.codec.is_lossless();
+           !cut.has_checksums && program.work.codec.is_lossless();
 }
 
 static std::vector<uint32_t> wire_peers(const Schedule &schedule) {

@@ -136,7 +136,9 @@ struct Program {
 
     // Returns the number of receive buffers that a lane needs: one for each message that it may
     // hold, if ranks are on several hosts, else 0.
-    uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
+    uint32_t recv_buffers() const {
+        return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox;
+    }
 
     // Returns the bytes of an accumulator for `values` values. A GPU keeps exact sums in registers.
     size_t sum_bytes(uint64_t values) const {

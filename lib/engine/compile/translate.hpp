@@ -46,7 +46,7 @@ struct Chunking {
     // over the eager slots. 0 bytes: all calls use the mailboxes.
     size_t eager_slot_bytes = 0;
     uint32_t eager_exchanges = 1;
-    bool seals = false; // chunks carry a CRC32C, which receivers check
+    bool has_checksums = false; // chunks carry a CRC32C, which receivers check
     // From this vector size on, peers read the caller's buffers in place where they can. May differ
     // between ranks.
     uint64_t lending_bytes = uint64_t{16} << 10;
@@ -80,7 +80,7 @@ inline Chunking chunking_by(const Settings &settings, uint32_t ranks, bool has_h
     if (settings.arena_bytes) cut.outbox_bytes = *settings.arena_bytes;
     if (settings.lanes)
         cut.lanes = static_cast<uint32_t>(std::min<uint64_t>(*settings.lanes, UINT32_MAX));
-    cut.seals = settings.checksum;
+    cut.has_checksums = settings.checksum;
     return cut;
 }
 

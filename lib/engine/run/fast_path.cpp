@@ -62,7 +62,7 @@ public:
 
     Result<std::optional<FastPathProgram>> bind() {
         const Chunking &cut = program_.cut;
-        if (cut.eager_slot_bytes == 0 || cut.seals) return {std::nullopt};
+        if (cut.eager_slot_bytes == 0 || cut.has_checksums) return {std::nullopt};
         // The eager slots of GPUs have no headers, which say what noise a decoder has to subtract.
         if (cut.eager_exchanges > 1 && program_.work.codec.dithers()) return {std::nullopt};
         uint64_t end = 0;

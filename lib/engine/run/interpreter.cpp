@@ -137,7 +137,8 @@ template <class Trace> Done Interpreter<Trace>::cut_outbox() {
     const uint32_t lanes = program_.geometry.lanes;
     memory_.slot_bytes = program_.geometry.wire_bytes;
     memory_.used_slots = std::max(memory_.used_slots, lanes * program_.schedule.outbox);
-    memory_.used_recv_buffers = std::max(memory_.used_recv_buffers, lanes * program_.rooms());
+    memory_.used_recv_buffers =
+        std::max(memory_.used_recv_buffers, lanes * program_.recv_buffers());
     return {};
 }
 
@@ -172,7 +173,8 @@ template <class Trace> bool Interpreter<Trace>::take_back() {
     if (has_readers &&
         !are_slots_free(transport_, 0, program_.geometry.lanes * program_.schedule.outbox))
         return false;
-    if (program_.overflows && !are_slots_free(transport_, transport_.slots(), program_.rooms()))
+    if (program_.overflows &&
+        !are_slots_free(transport_, transport_.slots(), program_.recv_buffers()))
         return false;
     charge_wait();
     has_ended_ = true;

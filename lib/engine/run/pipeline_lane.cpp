@@ -34,7 +34,7 @@ static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expecte
                            expected.index)
             .compared(static_cast<int64_t>(expected.index), static_cast<int64_t>(index));
     if (!expected.has_checksum) return {};
-    return check_seal(bytes);
+    return verify_checksum(bytes);
 }
 
 static Done from_sender(const Done &checked, const ExpectedChunk &expected) {

@@ -143,7 +143,7 @@ Done TaskExecutor::launch(PipelineLane &lane, const Task &task, KernelLauncher &
 }
 
 void TaskExecutor::complete_chunks(PipelineLane &lane, const Task &task) {
-    if (!program_.cut.seals && program_.unpacked_places.empty()) return;
+    if (!program_.cut.has_checksums && program_.unpacked_places.empty()) return;
     for (const Op &op : ops_of(task)) {
         if (op.what != Op::What::write_header) continue;
         const HeldView &held = lane.wire(op.dst.index);
@@ -153,7 +153,7 @@ void TaskExecutor::complete_chunks(PipelineLane &lane, const Task &task) {
             wire.bytes = pack_chunk(*context_.kernels, codec_of(op), program_.work.type,
                                     range(lane, task).count, held.unpacked, start,
                                     memory_.unpacked.scratch());
-        if (program_.cut.seals) seal_chunk({start, wire.bytes});
+        if (program_.cut.has_checksums) add_checksum({start, wire.bytes});
     }
 }
 
@@ -167,7 +167,7 @@ Done TaskExecutor::take(PipelineLane &lane, const Step &step, const MessageView 
                                  .count = segment.count,
                                  .index = segment.index,
                                  .from = step.peer,
-                                 .has_checksum = program_.cut.seals};
+                                 .has_checksum = program_.cut.has_checksums};
     HeldView &held = lane.wire(step.dst.index);
     held = {.view = view, .readers = readers};
     if (program_.packs(codec)) {
@@ -281,10 +281,10 @@ void TaskExecutor::write_header(PipelineLane &lane, const Op &op, const ElementR
 }
 
 // An input already lies in the caller's memory, and an output has to be stored there anyway.
-ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineLane &lane, const Op &label) const {
-    const Lendable &lendable = program_.lendable[label.ordinal];
+ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineLane &lane, const Op &header) const {
+    const Lendable &lendable = program_.lendable[header.ordinal];
     const auto part = [&](ZeroCopyRef whole, Slot slot) {
-        whole.data += range(lane, slot, label.chunk).offset * type_bytes(program_.work.type);
+        whole.data += range(lane, slot, header.chunk).offset * type_bytes(program_.work.type);
         return whole;
     };
     if (lendable.input && zero_copy_buffers_.send.data && (!is_in_place_ || lendable.also_in_place))
@@ -346,9 +346,10 @@ Noise TaskExecutor::stated_noise(PipelineLane &lane, const Op &op) const {
 
 RecvBuffer TaskExecutor::recv_buffer(const PipelineLane &lane, uint32_t wire,
                                      uint32_t first) const {
-    if (program_.rooms() == 0) return {};
+    if (program_.recv_buffers() == 0) return {};
     const size_t bytes = program_.geometry.wire_bytes;
-    const uint32_t number = lane.number() * program_.rooms() + wire - program_.schedule.outbox;
+    const uint32_t number =
+        lane.number() * program_.recv_buffers() + wire - program_.schedule.outbox;
     return {.slot = first + number,
             .memory = places_.empty() ? inbox_.subspan(number * bytes, bytes)
                                       : outbox_.subspan(places_[wire].offset, places_[wire].bytes)};

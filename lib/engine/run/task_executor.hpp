@@ -106,7 +106,8 @@ private:
     void point_into(const CallPart &part, uint64_t skipped, size_t i);
     // Returns true if peers were given the memory that the operation overwrites.
     bool was_lent(PipelineLane &lane, const Op &op) const;
-    ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &label) const;
+    // `header`: the write_header of the chunk that peers may read where it lies.
+    ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &header) const;
     std::byte *scratch(const Op &op);
     void write_header(PipelineLane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
