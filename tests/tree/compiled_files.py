@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 
-GCC_ALONE = re.compile(r" (-fno-gnu-unique|-mmemset-strategy=\S+)(?=\s)")
+GCC_ALONE = re.compile(r" (-fno-gnu-unique|-mmemset-strategy=\S+|--param=\S+)(?=\s)")
 
 
 def compiled_files(build):
