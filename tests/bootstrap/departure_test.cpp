@@ -4,6 +4,7 @@
 #include "rank_processes.hpp"
 #include "tests/kit/sanitizer.h"
 
+#include "base/system.hpp"
 #include "bootstrap/rendezvous_protocol.hpp"
 
 #include <csignal>
