@@ -4,6 +4,7 @@
 #include "tests/kit/sample.hpp"
 #include "tests/transport/faulty_transport.hpp"
 
+#include "base/sizes.hpp"
 #include "engine/compile/program.hpp"
 
 #include <array>
@@ -142,6 +143,35 @@ void the_networks_share_of_the_time_is_known() {
     }
 }
 
+// The memory of a large call stays for the next one, and goes after some calls that do not need it,
+// also if these are on the fast path.
+void memory_of_large_calls_is_kept_for_some_calls() {
+    constexpr size_t always_kept = size_t{16} << 20;
+    const TransportOptions options = on_hosts({0, 1});
+    TwinCall large{.algorithm = "direct",
+                   .codec = *parse_codec("bound:rel=0.01,entropy=1"),
+                   .count = 9 << 20, // chunks of 18 MiB
+                   .ranks = 2};
+    const auto inputs = make_inputs(large, golden::Kind::few_specials);
+    for (const char *algorithm : {"oneshot", "direct"}) {
+        const bool is_one_exchange = std::string_view(algorithm) == "oneshot";
+        const TwinCall small{
+            .algorithm = algorithm, .codec = *parse_codec("none"), .count = 3, .ranks = 2};
+        CHECK_EQ(compile_for(small, 0, cut_of(options, is_one_exchange))->fast_path.has_value(),
+                 is_one_exchange);
+        Cluster cluster(2, options);
+        cluster.run_all(large, {cut_of(options, false)}, inputs, false);
+        const Engine &engine = *cluster.rank(0).engine;
+        const size_t kept = engine.kept_bytes();
+        CHECK(kept > always_kept);
+        for (uint32_t call = 1; call < large_calls_kept; call++)
+            check_call(cluster, small, cut_of(options, is_one_exchange), false);
+        CHECK(engine.kept_bytes() >= kept);
+        check_call(cluster, small, cut_of(options, is_one_exchange), false);
+        CHECK(engine.kept_bytes() < always_kept);
+    }
+}
+
 // A scatter_v as one rank knows it. Rank 2 has many values for rank 1, one for itself, and none for
 // rank 0.
 Program scatter_v_on(uint32_t rank, const Chunking &cut) {
@@ -197,6 +227,7 @@ int main() {
         QTEST(hosts_make_no_difference),
         QTEST(a_small_inbox_costs_lanes),
         QTEST(ranks_meet_only_if_all_do),
+        QTEST(memory_of_large_calls_is_kept_for_some_calls),
         QTEST(the_networks_share_of_the_time_is_known),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -61,15 +61,17 @@ bool is_in_place(const Program &program, const Call &call) {
 // The accumulators of a large call are not worth keeping, unless it is a call of which the
 // transport keeps memory, too. Allocating memory on a GPU is so slow that the engine keeps more of
 // it there.
-static void give_back(EngineMemory &memory, const Program &program) {
+void Engine::give_back(const Program &program) {
+    // A call on the fast path leaves little behind.
+    if (program.fast_path && memory_.calls_since_large == large_calls_kept) return;
     const bool is_large = program.overflows && program.cut.inbox_bytes != 0;
-    memory.calls_since_large =
-        is_large ? 0 : std::min(memory.calls_since_large + 1, large_calls_kept);
-    const bool keeps_large = memory.gpu || memory.calls_since_large < large_calls_kept;
+    memory_.calls_since_large =
+        is_large ? 0 : std::min(memory_.calls_since_large + 1, large_calls_kept);
+    const bool keeps_large = memory_.gpu || memory_.calls_since_large < large_calls_kept;
     const size_t most_kept = keeps_large ? most_large_kept : size_t{16} << 20;
-    for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
+    for (DeviceMemory *const each : {&memory_.tiles, &memory_.scratch, &memory_.segments})
         if (each->bytes() > most_kept) *each = {};
-    memory.unpacked.give_back(most_kept);
+    memory_.unpacked.give_back(most_kept);
 }
 
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
@@ -259,8 +261,7 @@ Done Engine::begin_call(const Program &program, const Call &call) {
 }
 
 Done Engine::end_call(const Program &program) {
-    if (!program.fast_path || memory_.calls_since_large < large_calls_kept)
-        give_back(memory_, program);
+    give_back(program);
     QCCL_TRY(transport_.end());
     count_call(program);
     return {};
@@ -277,6 +278,7 @@ template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (program.fast_path && !memory_.gpu) {
         QCCL_TRY(run_on_fast_path(program, call, trace));
+        give_back(program);
         count_call(program);
         return {};
     }

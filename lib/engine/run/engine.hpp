@@ -249,6 +249,13 @@ public:
     // it between calls only.
     Done await_readers();
 
+    // Returns the bytes of accumulators, payloads and unpacked chunks that are kept for later
+    // calls. Between calls.
+    size_t kept_bytes() const {
+        return memory_.tiles.bytes() + memory_.scratch.bytes() + memory_.segments.bytes() +
+               memory_.unpacked.bytes();
+    }
+
     // Returns all counts. Any thread, any time; does not block.
     Counts counts() const {
         Counts counts = counters_.read();
@@ -273,6 +280,7 @@ private:
                    const ExchangedParts *exchanged);
     template <class Trace> Done run_parts(const Program &program, const Call &call, Trace &trace);
     void refresh_windows(const Program &program, const Call &call);
+    void give_back(const Program &program);
     void count_call(const Program &program);
     Done prepare_sum(const Program &program);
     FastPathCall bind_call(const Call &call) const;

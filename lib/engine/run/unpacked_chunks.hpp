@@ -25,6 +25,7 @@ public:
 
     // What packing and unpacking work in, once memory has been prepared.
     PackScratch &scratch() const { return *scratch_; }
+    size_t bytes() const { return memory_.bytes() + pinned_bytes_; }
     // Frees memory of more than `most_kept` bytes.
     void give_back(size_t most_kept);
 
