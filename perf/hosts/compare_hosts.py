@@ -61,7 +61,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="1M and 16M, 3 turns, bytes counted at 16M alone")
     parser.add_argument("--input", metavar="DIR/rank%r.npy", help="the ranks' vectors, fp32 (made, as gradients are)")
     parser.add_argument("--env", action="append", default=[], metavar="K=V", help="set for QCCL's ranks; repeatable")
-    parser.add_argument("--program", default=HERE.parent / "build/perf/qccl-perf", metavar="FILE", help="qccl-perf (build/perf/qccl-perf)")
+    parser.add_argument("--program", default=HERE.parents[1] / "build/perf/qccl-perf", metavar="FILE", help="qccl-perf (build/perf/qccl-perf)")
     parser.add_argument("--python", metavar="FILE", help="an interpreter with torch, for Gloo")
     parser.add_argument("--patience", type=float, default=120, metavar="SECONDS", help="for each start of a contender (120)")
     parser.add_argument("--output", metavar="PREFIX", help="PREFIX.csv and PREFIX.svg (hosts-NxR-RATE)")

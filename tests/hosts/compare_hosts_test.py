@@ -10,11 +10,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(sys.argv[1])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "perf" / "hosts"))
+import collectives_table  # noqa: E402
+import compare_hosts  # noqa: E402
 import tool  # noqa: E402
 from comparison import picture, table, vectors  # noqa: E402
 from testbed.suite import run_tests  # noqa: E402
@@ -84,6 +87,11 @@ class Beforehand(unittest.TestCase):
         for rate, bits in (("1gbit", 1e9), ("2.5gbit", 2.5e9), ("400mbit", 4e8), ("64kbit", 64e3)):
             self.assertAlmostEqual(table.nominal_line(rate) * 8 / bits, 0.956, places=3)
         self.assertIsNone(table.nominal_line("none"))
+
+    def test_the_usual_program_is_that_of_the_usual_build(self):
+        with unittest.mock.patch.object(sys, "argv", [str(SCRIPT)]):
+            for script in (compare_hosts, collectives_table):
+                self.assertEqual(script.arguments().program, ROOT.resolve() / "build/perf/qccl-perf")
 
     def test_lists_of_codecs(self):
         self.assertEqual(vectors.split_codecs("none,int4:block=64,round=stochastic,minmax"),
