@@ -239,7 +239,8 @@ Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
     OverflowMemory &overflow = *peer_table_.overflows[origin];
     const Done opened = overflow.open();
     if (!opened) return report_failure(shared_error_.set_once(opened.error()));
-    has_overflow_ = is_overflow_needed_ = true;
+    has_overflow_ = true;
+    calls_since_overflow_ = 0;
     return overflow.memory();
 }
 
@@ -247,16 +248,15 @@ Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
     OverflowMemory &own = *peer_table_.overflows[rank()];
     MemoryClaim claim(peer_table_, free_memory_);
     QCCL_TRY(own.create(bytes, [&](uint64_t left) { return claim.still_needs(left); }));
-    has_overflow_ = is_overflow_needed_ = true;
+    has_overflow_ = true;
+    calls_since_overflow_ = 0;
     return own.memory();
 }
 
 // Between hosts, codecs whose buckets are whole chunks need this memory in every call. To allocate
 // it takes as long as such a call itself.
 void SharedTransport::give_back_overflows() {
-    calls_without_overflow_ = is_overflow_needed_ ? 0 : calls_without_overflow_ + 1;
-    is_overflow_needed_ = false;
-    has_overflow_ = remote_ && calls_without_overflow_ < large_calls_kept;
+    has_overflow_ = remote_ && calls_since_overflow_++ < large_calls_kept;
     const size_t most_kept = has_overflow_ ? most_large_kept / peer_table_.local_ranks.size() : 0;
     for (const uint32_t local : peer_table_.local_ranks)
         peer_table_.overflows[local]->close(most_kept);

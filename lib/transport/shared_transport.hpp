@@ -168,9 +168,8 @@ private:
     bool is_call_published_ = true;
     std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
-    bool has_overflow_ = false;       // some rank's overflow memory is open here
-    bool is_overflow_needed_ = false; // by this call
-    uint32_t calls_without_overflow_ = 0;
+    bool has_overflow_ = false; // some rank's overflow memory is open here
+    uint32_t calls_since_overflow_ = 0;
     uint64_t exchange_ = 0;    // latest in which this rank has published its slot
     uint64_t seen_of_all_ = 0; // an exchange in which every other rank has published
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
