@@ -101,6 +101,8 @@ static void set_codec(CallDescriptor &descriptor, const std::string &text) {
     codec.copy(descriptor.codec, codec.size());
 }
 
+static std::string scales_of(const std::string &codec) { return "scales of " + codec; }
+
 // Returns the program that agrees on the scales of `sums`, each of which is a number of 16 bits.
 Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, const Program &sums) const {
     ProgramKey key;
@@ -110,9 +112,9 @@ Result<ProgramRef> ProgramCache::make_agreement(uint64_t blocks, const Program &
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, {}));
     QCCL_TRY(Program program, compile_plan(key, plan, cut_));
     CallDescriptor descriptor = sums.shape.descriptor();
-    set_codec(descriptor, "scales of " + std::string(descriptor.codec));
+    set_codec(descriptor, scales_of(descriptor.codec));
     program.shape = descriptor;
-    program.scales_of = spec(sums.work.codec);
+    program.traced_codec = scales_of(spec(sums.work.codec));
     program.set_asked(sums.asked_codec, program.asked_algorithm);
     program.raw_bytes = 0; // that of the sums counts the values
     return std::make_shared<const Program>(std::move(program));

@@ -291,8 +291,7 @@ Done Comm::run_guarded(const Program &program, const Call &call) {
 
 // Returns the codec that traces show.
 static std::string codec_text(const Program &program) {
-    if (!program.scales_of.empty()) return "scales of " + program.scales_of;
-    return spec(program.work.codec);
+    return program.traced_codec.empty() ? spec(program.work.codec) : program.traced_codec;
 }
 
 // The line before the call shows which call a rank was in if its process ends there. A call with

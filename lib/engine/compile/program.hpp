@@ -171,9 +171,9 @@ struct Program {
 
     // Null: the program's values are the caller's.
     std::shared_ptr<const SharedSums> shared{};
-    // Of the agreement of such a program, whose shape is that of the caller's call: the spec of the
-    // codec whose scales it finds. Else empty.
-    std::string scales_of{};
+    // The codec that traces show, where it is not that of `work`: of the agreement of such a
+    // program, whose shape is that of the caller's call. Else empty.
+    std::string traced_codec{};
 
     // The program is that of calls behind the last stage. Empty: every call runs it.
     std::vector<WarmUpStage> warm_up{};
