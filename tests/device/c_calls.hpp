@@ -84,6 +84,9 @@ public:
     }
     Comms(const Comms &) = delete;
 
+    size_t size() const { return comms_.size(); }
+    qcclComm_t operator[](size_t rank) const { return comms_[rank]; }
+
     void on_each(const std::function<void(uint32_t rank, qcclComm_t)> &function) const {
         on_each_rank(
             comms_.size(), [&](size_t rank) { return comms_[rank]; },

@@ -22,15 +22,7 @@ const std::array<Devices, 5> mixes{
 // The ranks of a communicator, all of which this thread has.
 class OwnRanks {
 public:
-    explicit OwnRanks(const Devices &devices) : devices_(devices), comms_(devices.size()) {
-        if (qcclCommInitAll(comms_.data(), static_cast<int>(devices.size()), devices.data()) !=
-            qcclSuccess)
-            throw Failure{qcclGetLastError(nullptr)};
-    }
-    ~OwnRanks() {
-        for (const qcclComm_t comm : comms_) (void)qcclCommDestroy(comm);
-    }
-    OwnRanks(const OwnRanks &) = delete;
+    explicit OwnRanks(const Devices &devices) : devices_(devices), comms_(devices) {}
 
     size_t size() const { return comms_.size(); }
     qcclComm_t operator[](size_t rank) const { return comms_[rank]; }
@@ -55,7 +47,7 @@ public:
 
 private:
     const Devices devices_;
-    std::vector<qcclComm_t> comms_;
+    const Comms comms_;
 };
 
 RankValues &of(OwnRanks::Values &values, size_t rank) {
