@@ -17,32 +17,21 @@
 // program's own threads), has a name that top and gdb show, and is joined when its owner is
 // destroyed. SignalBlocker blocks all signals of the current thread while it lives, so that threads
 // started meanwhile never take any.
-//
-// Random bytes come from the kernel. Random names for Unix sockets are in the abstract name space:
-// such a socket has no file, and a process that has not been told its name cannot guess it. The
-// bytes serve for cookies, names and session numbers; the exchange of descriptors and the socket
-// bell use the names.
 #pragma once
 
 #include "base/result.hpp"
 
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace qccl {
@@ -194,35 +183,6 @@ public:
 
 private:
     std::thread thread_;
-};
-
-// ---- Random bytes
-
-// Fills `bytes`, at most 256, which the kernel gives whole or not at all. Returns system_error on
-// failure.
-inline Done draw_bytes(std::span<std::byte> bytes) {
-    if (getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) return {};
-    return cannot("get random bytes");
-}
-
-// ---- Names of sockets
-
-// Hexadecimal digits; sent to other ranks as plain bytes.
-using AbstractName = std::array<char, 24>;
-// Draws a name from the kernel's random numbers. Returns system_error if the kernel gives none.
-Result<AbstractName> draw_name();
-
-// The socket address of a name, for bind, connect and sendto.
-class AbstractAddress {
-public:
-    static constexpr socklen_t bytes =
-        offsetof(sockaddr_un, sun_path) + 1 + std::tuple_size_v<AbstractName>;
-
-    explicit AbstractAddress(const AbstractName &name);
-    const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&address_); }
-
-private:
-    sockaddr_un address_{};
 };
 
 // ---- Forked children

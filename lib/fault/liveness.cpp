@@ -4,6 +4,7 @@
 // pipes where there are none.
 #include "fault/liveness.hpp"
 
+#include "base/random_names.hpp"
 #include "base/system.hpp"
 #include "net/addresses.hpp"
 

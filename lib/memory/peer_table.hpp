@@ -25,6 +25,7 @@
 
 #include "base/result.hpp"
 #include "base/shared_memory.hpp"
+#include "base/random_names.hpp"
 #include "base/system.hpp"
 #include "memory/segment.hpp"
 

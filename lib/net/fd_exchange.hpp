@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "base/random_names.hpp"
 #include "base/system.hpp"
 
 #include <array>

@@ -2,6 +2,7 @@
 // on every rank.
 #include "transport/peer_info.hpp"
 
+#include "base/random_names.hpp"
 #include "base/system.hpp"
 #include "base/text.hpp"
 
