@@ -1,9 +1,9 @@
 // Sizes, for code that cuts vectors, files and messages into pieces: rounding up, ranges of bytes
 // in a memory block or a file, the encoded size of a chunk (the codecs fill an Encoding in
-// codec/chunk.hpp, the schedules' shapes read it), the memory that is kept between calls, and the
-// limits of a batch. A batch is several small messages between hosts that travel as one message,
-// with an entry before each of them: the transport fills batches by these limits, the engine plans
-// sends by them, and the planner counts by them. Pure; any thread may call.
+// codec/chunk.hpp, the schedules' shapes read it), and the limits of a batch. A batch is several
+// small messages between hosts that travel as one message, with an entry before each of them: the
+// transport fills batches by these limits, the engine plans sends by them, and the planner counts
+// by them. Pure; any thread may call.
 #pragma once
 
 #include <algorithm>
@@ -33,15 +33,6 @@ struct Encoding {
     // Returns the most bytes that a chunk of up to `count` values takes, header included.
     std::function<size_t(uint64_t count)> most_bytes;
 };
-
-// ---- Memory that large calls leave behind
-
-// A rank keeps the memory of a large call for the next ones, because large calls come in rows, and
-// the kernel takes about as long to allocate and zero that memory as such a call takes with it. The
-// transport keeps up to so many bytes for the ranks of a host together, the engine of each rank
-// for every purpose, until so many calls in a row have not needed them.
-inline constexpr size_t most_large_kept = size_t{256} << 20;
-inline constexpr uint32_t large_calls_kept = 16;
 
 // ---- Limits of a batch
 

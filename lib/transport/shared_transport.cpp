@@ -2,7 +2,6 @@
 // FailureDetector, and only in such a wait does it read anything but the word that it waits for.
 #include "transport/shared_transport.hpp"
 
-#include "base/sizes.hpp"
 #include "memory/peer_table.hpp"
 
 #include <algorithm>
@@ -240,7 +239,7 @@ Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
     const Done opened = overflow.open();
     if (!opened) return report_failure(shared_error_.set_once(opened.error()));
     has_overflow_ = true;
-    calls_since_overflow_ = 0;
+    recent_overflow_.note();
     return overflow.memory();
 }
 
@@ -249,14 +248,14 @@ Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
     MemoryClaim claim(peer_table_, free_memory_);
     QCCL_TRY(own.create(bytes, [&](uint64_t left) { return claim.still_needs(left); }));
     has_overflow_ = true;
-    calls_since_overflow_ = 0;
+    recent_overflow_.note();
     return own.memory();
 }
 
 // Between hosts, codecs whose buckets are whole chunks need this memory in every call. To allocate
 // it takes as long as such a call itself.
 void SharedTransport::give_back_overflows() {
-    has_overflow_ = remote_ && calls_since_overflow_++ < large_calls_kept;
+    has_overflow_ = recent_overflow_.end_call() && remote_;
     const size_t most_kept = has_overflow_ ? most_large_kept / peer_table_.local_ranks.size() : 0;
     for (const uint32_t local : peer_table_.local_ranks)
         peer_table_.overflows[local]->close(most_kept);

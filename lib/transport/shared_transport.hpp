@@ -5,6 +5,7 @@
 
 #include "fault/failure_detector.hpp"
 #include "fault/survivor_exchange.hpp"
+#include "memory/large_calls.hpp"
 #include "memory/local_messages.hpp"
 #include "trace/recorder.hpp"
 #include "transport/peer_info.hpp"
@@ -168,10 +169,10 @@ private:
     bool is_call_published_ = true;
     std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
-    bool has_overflow_ = false; // some rank's overflow memory is open here
-    uint32_t calls_since_overflow_ = 0;
-    uint64_t exchange_ = 0;    // latest in which this rank has published its slot
-    uint64_t seen_of_all_ = 0; // an exchange in which every other rank has published
+    bool has_overflow_ = false;       // some rank's overflow memory is open here
+    RecentLargeCall recent_overflow_; // large: some rank needed overflow memory
+    uint64_t exchange_ = 0;           // latest in which this rank has published its slot
+    uint64_t seen_of_all_ = 0;        // an exchange in which every other rank has published
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
     size_t fetched_bytes_ = 0; // of a slot with its header, to prefetch with each look at it
     std::unique_ptr<ProgressThread> progress_thread_; // null if all are local; last: uses others

@@ -4,8 +4,8 @@
 #include "tests/kit/sample.hpp"
 #include "tests/transport/faulty_transport.hpp"
 
-#include "base/sizes.hpp"
 #include "engine/compile/program.hpp"
+#include "memory/large_calls.hpp"
 
 #include <array>
 #include <atomic>

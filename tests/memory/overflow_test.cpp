@@ -5,6 +5,7 @@
 
 #include "base/sizes.hpp"
 #include "base/types.hpp"
+#include "memory/large_calls.hpp"
 #include "memory/peer_table.hpp"
 #include "transport/peer_info.hpp"
 

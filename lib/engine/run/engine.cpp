@@ -63,11 +63,9 @@ bool is_in_place(const Program &program, const Call &call) {
 // it there.
 void Engine::give_back(const Program &program) {
     // A call on the fast path leaves little behind.
-    if (program.fast_path && memory_.calls_since_large == large_calls_kept) return;
-    const bool is_large = program.overflows && program.cut.inbox_bytes != 0;
-    memory_.calls_since_large =
-        is_large ? 0 : std::min(memory_.calls_since_large + 1, large_calls_kept);
-    const bool keeps_large = memory_.gpu || memory_.calls_since_large < large_calls_kept;
+    if (program.fast_path && !memory_.recent_large.keeps_memory()) return;
+    if (program.overflows && program.cut.inbox_bytes != 0) memory_.recent_large.note();
+    const bool keeps_large = memory_.recent_large.end_call() || memory_.gpu;
     const size_t most_kept = keeps_large ? most_large_kept : size_t{16} << 20;
     for (DeviceMemory *const each : {&memory_.tiles, &memory_.scratch, &memory_.segments})
         if (each->bytes() > most_kept) *each = {};

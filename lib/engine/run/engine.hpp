@@ -17,6 +17,7 @@
 #include "engine/run/pipeline_lane.hpp"
 #include "engine/run/step_trace.hpp"
 #include "engine/run/unpacked_chunks.hpp"
+#include "memory/large_calls.hpp"
 #include "transport/transport.hpp"
 
 #include <algorithm>
@@ -200,9 +201,8 @@ struct EngineMemory {
     // reads any slot.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_recv_buffers = 0;
-    uint64_t last_call = 0; // number of the last call that has begun
-    // Calls since the last one between hosts that needed more than the outbox and the inbox.
-    uint32_t calls_since_large = large_calls_kept;
+    uint64_t last_call = 0;       // number of the last call that has begun
+    RecentLargeCall recent_large; // large: between hosts, and outbox and inbox are too small for it
     std::span<std::byte> device_outbox;         // as in EngineOptions
     std::unique_ptr<GpuFastPath> gpu_fast_path; // null without eager slots in GPU memory
     GpuFactors factors;                         // of pre_mul_sum
