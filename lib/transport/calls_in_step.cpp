@@ -53,7 +53,7 @@ Done SharedTransport::await_all() {
         const uint32_t peer = (rank() + i) % size();
         QCCL_TRY(await_rank(peer, [&] { return has_described(peer, call); }));
     }
-    together_ = call;
+    begun_by_all_ = call;
     return {};
 }
 
@@ -65,7 +65,7 @@ Result<bool> SharedTransport::have_all_begun() {
         if (!has_described(peer, call)) return false;
         if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
     }
-    together_ = call;
+    begun_by_all_ = call;
     return true;
 }
 
@@ -86,12 +86,12 @@ Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
 
 // Waits until no rank needs the descriptor that this call's descriptor will overwrite.
 Done SharedTransport::await_call_slot(uint64_t call) {
-    together_ = call - 1;
+    begun_by_all_ = call - 1;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
         QCCL_TRY(
             await_rank(peer, [&] { return history_.begun(peer) + history_.calls_kept() > call; }));
-        together_ = std::min(together_, history_.begun(peer));
+        begun_by_all_ = std::min(begun_by_all_, history_.begun(peer));
     }
     return {};
 }

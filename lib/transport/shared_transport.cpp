@@ -85,7 +85,8 @@ Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
     detector_.limit(timeout);
     if (progress_thread_) progress_thread_->call_begins();
     if (unexpected_count_ != 0) drop_unexpected();
-    if (numbers.call >= together_ + history_.calls_kept()) QCCL_TRY(await_call_slot(numbers.call));
+    if (numbers.call >= begun_by_all_ + history_.calls_kept())
+        QCCL_TRY(await_call_slot(numbers.call));
     history_.begin(shape, numbers);
     is_call_published_ = false;
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
@@ -109,7 +110,7 @@ void SharedTransport::publish_call() {
 
 bool SharedTransport::can_begin_next() const {
     const uint64_t call = history_.current().call + 1;
-    if (call < together_ + history_.calls_kept()) return true;
+    if (call < begun_by_all_ + history_.calls_kept()) return true;
     for (uint32_t peer = 0; peer < size(); peer++)
         if (peer != rank() && history_.begun(peer) + history_.calls_kept() <= call) return false;
     return true;
@@ -303,7 +304,7 @@ Done SharedTransport::await_ended(uint64_t call) {
 
 Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
     const uint64_t next = exchange_ + 1, before = exchange_before(next, bytes);
-    if (before > seen_of_all_) QCCL_TRY(await_published(before));
+    if (before > published_by_all_) QCCL_TRY(await_published(before));
     if (remote_) {
         const WaitScope waiting(detector_);
         while (!remote_->is_eager_sent(next, bytes)) QCCL_TRY(wait({rank(), WaitPhase::network}));
@@ -318,7 +319,7 @@ Done SharedTransport::await_published(uint64_t exchange) {
         if (peers_[peer].seen < exchange) QCCL_TRY(await_published(exchange, peer));
         seen = std::min(seen, peers_[peer].seen);
     }
-    seen_of_all_ = seen;
+    published_by_all_ = seen;
     return {};
 }
 

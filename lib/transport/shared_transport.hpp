@@ -129,8 +129,8 @@ private:
     // Whether `begin`, `eager_slot` and `end` have nothing to do besides this call's own.
     bool is_plain(const EagerExchange &call) const {
         return !remote_ && unexpected_count_ == 0 && !has_overflow_ &&
-               call.numbers.call < together_ + history_.calls_kept() &&
-               exchange_before(exchange_ + 1, call.bytes) <= seen_of_all_ &&
+               call.numbers.call < begun_by_all_ + history_.calls_kept() &&
+               exchange_before(exchange_ + 1, call.bytes) <= published_by_all_ &&
                !shared_error_.is_set();
     }
     void publish(EagerHeader &head, size_t bytes);
@@ -165,14 +165,16 @@ private:
     Windows windows_;
     std::vector<Peer> peers_;     // by rank
     size_t unexpected_count_ = 0; // in all queues of unexpected messages
-    uint64_t together_ = 0;       // latest call that every rank is known to have begun
+    // Lower bounds: every rank has begun the call `begun_by_all_`, and every other rank has
+    // published in the exchange `published_by_all_`. Perhaps all have come further; a rank looks
+    // only when it needs to know more, since a look reads a cache line of every peer.
+    uint64_t begun_by_all_ = 0, published_by_all_ = 0;
     bool is_call_published_ = true;
     std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
     bool has_overflow_ = false;       // some rank's overflow memory is open here
     RecentLargeCall recent_overflow_; // large: some rank needed overflow memory
     uint64_t exchange_ = 0;           // latest in which this rank has published its slot
-    uint64_t seen_of_all_ = 0;        // an exchange in which every other rank has published
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
     size_t fetched_bytes_ = 0; // of a slot with its header, to prefetch with each look at it
     std::unique_ptr<ProgressThread> progress_thread_; // null if all are local; last: uses others
