@@ -108,7 +108,7 @@ private:
 enum class WaitPhase : uint32_t {
     unknown = 0,
     meeting = 1,       // a peer to begin the call
-    eager = 2,         // a peer to publish its eager slot
+    eager = 2,         // a peer to post its eager slot
     message = 3,       // a peer's chunk
     mailbox_space = 4, // a peer to take a chunk
     readers = 5,       // peers to read a chunk of this rank

@@ -71,7 +71,7 @@ std::vector<Windows::Exposed>::iterator Windows::find_exposed(const std::byte *b
 void Windows::withdraw(const std::byte *base) {
     const auto found = find_exposed(base);
     if (found == exposed_.end() || --found->times != 0) return;
-    if (found->window != no_window) unpublish(found->window);
+    if (found->window != no_window) withdraw_offer(found->window);
     exposed_.erase(found);
 }
 
@@ -101,7 +101,7 @@ std::optional<uint32_t> Windows::find_free() const {
     return std::nullopt;
 }
 
-void Windows::unpublish(uint32_t window) {
+void Windows::withdraw_offer(uint32_t window) {
     peer_table_.mine().window(window).offer.store(0, std::memory_order_seq_cst);
     announce();
 }

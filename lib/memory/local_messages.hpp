@@ -128,7 +128,7 @@ private:
     std::vector<Exposed>::iterator find_exposed(const std::byte *base);
     bool offer(Exposed &exposed);
     std::optional<uint32_t> find_free() const;
-    void unpublish(uint32_t window);
+    void withdraw_offer(uint32_t window);
     void announce() const;
     void look_at(uint32_t peer, uint32_t number, View &view) const;
     // The window as this rank sees it; empty if it does not.

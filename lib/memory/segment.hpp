@@ -131,9 +131,8 @@ inline constexpr uint32_t eager_slots_kept = 48, long_eager_slots_kept = 2;
 inline constexpr size_t eager_slot_stride = 17 * cache_line;
 inline constexpr size_t most_short_eager_bytes = eager_slot_stride - sizeof(EagerHeader);
 
-// Returns the exchange in which every peer must have published before a rank writes what it
-// publishes in `exchange`: a peer reads the bytes of an exchange until it publishes in the next
-// one.
+// Returns the exchange in which every peer must have posted before a rank writes what it posts in
+// `exchange`: a peer reads the bytes of an exchange until it posts in the next one.
 constexpr uint64_t exchange_before(uint64_t exchange, size_t bytes) {
     const uint64_t ahead =
         (bytes <= most_short_eager_bytes ? eager_slots_kept : long_eager_slots_kept) - 1;

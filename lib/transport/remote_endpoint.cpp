@@ -173,7 +173,7 @@ std::optional<uint64_t> RemoteEndpoint::begin() {
     return other;
 }
 
-void RemoteEndpoint::publish(uint64_t exchange, uint64_t bytes) {
+void RemoteEndpoint::send_eager(uint64_t exchange, uint64_t bytes) {
     const std::lock_guard guard(mutex_);
     MessageHeader header = header_of_call(MessageKind::eager);
     header.exchange = exchange;
@@ -242,7 +242,7 @@ void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, u
     if (!handle || data) {
         if (bytes != 0) std::memcpy(slot, data, bytes);
         if (handle) network_.discard(handle);
-        return publish_received_eager(header, bytes);
+        return deliver_eager(header, bytes);
     }
     UnexpectedMessage &message = slot_pulls_.emplace_back();
     message.header = header;
@@ -250,7 +250,7 @@ void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, u
     network_.pull(handle, {slot, bytes}, std::bit_cast<uint64_t>(&message));
 }
 
-void RemoteEndpoint::publish_received_eager(const MessageHeader &header, uint64_t bytes) {
+void RemoteEndpoint::deliver_eager(const MessageHeader &header, uint64_t bytes) {
     EagerHeader &head = peer_table_.segments[header.from].eager_header(header.exchange);
     head.call = header.call.call;
     head.hash = header.hash;
@@ -264,7 +264,7 @@ void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
     message.is_pulling = false;
     message.is_here = whole;
     if (!whole) peer_states_[from].is_lost = true;
-    if (is_slot && whole) publish_received_eager(message.header, message.bytes);
+    if (is_slot && whole) deliver_eager(message.header, message.bytes);
     if (!is_slot) {
         const uint64_t begun = peer_table_.mine().status().begun.load(std::memory_order_relaxed);
         if (whole && message.header.call.call >= begun) return;

@@ -124,7 +124,7 @@ public:
     // Sends the messages that wait for a next one.
     void flush();
     // Sends the first `bytes` bytes of this rank's eager slot to all remote ranks.
-    void publish(uint64_t exchange, uint64_t bytes);
+    void send_eager(uint64_t exchange, uint64_t bytes);
     // Whether the network no longer reads what the eager slot for so many bytes held before.
     bool is_eager_sent(uint64_t exchange, size_t bytes) const {
         if (bytes <= most_short_eager_bytes) return unsent_eager_[exchange % eager_slots_kept] == 0;
@@ -199,7 +199,8 @@ private:
                     RendezvousHandle *handle);
     void take_eager(const MessageHeader &header, const void *data, uint64_t bytes,
                     RendezvousHandle *handle);
-    void publish_received_eager(const MessageHeader &header, uint64_t bytes);
+    // Lets this rank's calls find the bytes of a slot, which have come.
+    void deliver_eager(const MessageHeader &header, uint64_t bytes);
     void take_record(const MessageHeader &header, const void *data, uint64_t bytes);
     void answer_status_requests();
     std::optional<uint64_t> drop_unclaimed();

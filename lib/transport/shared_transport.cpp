@@ -304,7 +304,7 @@ Done SharedTransport::await_ended(uint64_t call) {
 
 Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
     const uint64_t next = exchange_ + 1, before = exchange_before(next, bytes);
-    if (before > published_by_all_) QCCL_TRY(await_published(before));
+    if (before > posted_by_all_) QCCL_TRY(await_posted(before));
     if (remote_) {
         const WaitScope waiting(detector_);
         while (!remote_->is_eager_sent(next, bytes)) QCCL_TRY(wait({rank(), WaitPhase::network}));
@@ -312,27 +312,27 @@ Result<std::byte *> SharedTransport::eager_slot(size_t bytes) {
     return peer_table_.mine().eager_data(next, bytes);
 }
 
-Done SharedTransport::await_published(uint64_t exchange) {
+Done SharedTransport::await_posted(uint64_t exchange) {
     uint64_t seen = exchange_;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
-        if (peers_[peer].seen < exchange) QCCL_TRY(await_published(exchange, peer));
+        if (peers_[peer].seen < exchange) QCCL_TRY(await_posted(exchange, peer));
         seen = std::min(seen, peers_[peer].seen);
     }
-    published_by_all_ = seen;
+    posted_by_all_ = seen;
     return {};
 }
 
 // Looks some exchanges ahead first: if the peer has come so far, the exchanges until there need no
 // look at its cache lines.
-Done SharedTransport::await_published(uint64_t exchange, uint32_t peer) {
+Done SharedTransport::await_posted(uint64_t exchange, uint32_t peer) {
     constexpr uint64_t looked_ahead = eager_slots_kept / 2;
     const uint64_t ahead = std::min(exchange + looked_ahead, exchange_);
-    if (has_come(peer, ahead)) {
+    if (has_posted(peer, ahead)) {
         peers_[peer].seen = ahead;
     } else {
         const WaitScope waiting(detector_);
-        while (!has_come(peer, exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
+        while (!has_posted(peer, exchange)) QCCL_TRY(wait({peer, WaitPhase::eager}));
         peers_[peer].seen = exchange;
     }
     if (peers_[peer].seen != exchange_) return {};
@@ -340,7 +340,7 @@ Done SharedTransport::await_published(uint64_t exchange, uint32_t peer) {
 }
 
 // Requires the peer's slot of this rank's latest exchange, which the peer does not change before
-// this rank has published again.
+// this rank has posted again.
 Done SharedTransport::check_hash(const EagerHeader &head) {
     if (head.hash == exchange_hash_) return {};
     // If the call numbers differ, too, the ranks' calls first differ in the earlier one.
@@ -348,7 +348,7 @@ Done SharedTransport::check_hash(const EagerHeader &head) {
 }
 
 // `head`: of this rank's next exchange.
-[[gnu::always_inline]] inline void SharedTransport::publish(EagerHeader &head, size_t bytes) {
+[[gnu::always_inline]] inline void SharedTransport::post_eager(EagerHeader &head, size_t bytes) {
     exchange_++;
     // The processor prefetches longer slots by itself.
     constexpr size_t longest_fetched = 512;
@@ -359,26 +359,26 @@ Done SharedTransport::check_hash(const EagerHeader &head) {
     head.stamp.store(exchange_, std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); peer++) peer_table_.wake(peer);
     publish_call();
-    if (remote_) remote_->publish(exchange_, bytes);
+    if (remote_) remote_->send_eager(exchange_, bytes);
 }
 
-void SharedTransport::publish(size_t bytes) {
-    publish(peer_table_.mine().eager_header(exchange_ + 1), bytes);
+void SharedTransport::post_eager(size_t bytes) {
+    post_eager(peer_table_.mine().eager_header(exchange_ + 1), bytes);
 }
 
-bool SharedTransport::has_come(uint32_t peer, uint64_t exchange) const {
+bool SharedTransport::has_posted(uint32_t peer, uint64_t exchange) const {
     const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange);
     return head.stamp.load(std::memory_order_acquire) >= exchange;
 }
 
-bool SharedTransport::has_published(uint32_t peer, uint64_t exchange) const {
-    return peer_table_.is_local(peer) && has_come(peer, exchange);
+bool SharedTransport::has_posted_here(uint32_t peer, uint64_t exchange) const {
+    return peer_table_.is_local(peer) && has_posted(peer, exchange);
 }
 
 bool SharedTransport::is_eager_slot_free(size_t bytes) const {
     const uint64_t before = exchange_before(exchange_ + 1, bytes);
     for (uint32_t peer = 0; peer < size(); peer++)
-        if (peer != rank() && peers_[peer].seen < before && !has_come(peer, before)) return false;
+        if (peer != rank() && peers_[peer].seen < before && !has_posted(peer, before)) return false;
     return !remote_ || remote_->is_eager_sent(exchange_ + 1, bytes);
 }
 
@@ -406,8 +406,8 @@ Done SharedTransport::exchange(EagerExchange &call) {
     EagerHeader &own = mine.eager_header(exchange_ + 1);
     std::byte *const data = mine.eager_data(own, exchange_ + 1, call.bytes);
     call.write(data);
-    publish(own, call.bytes);
-    call.published();
+    post_eager(own, call.bytes);
+    call.posted();
     for (size_t number = 0; number < call.ranks.size(); number++) {
         const uint32_t peer = call.ranks[number];
         if (peer == peer_table_.rank) {

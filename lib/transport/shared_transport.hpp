@@ -73,11 +73,13 @@ public:
     }
 
     Result<std::byte *> eager_slot(size_t bytes) override;
-    Done await_latest_exchange() override { return await_published(exchange_); }
-    void publish(size_t bytes) override;
+    Done await_latest_exchange() override { return await_posted(exchange_); }
+    void post_eager(size_t bytes) override;
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override;
     bool is_eager_slot_free(size_t bytes) const override;
-    bool has_next_eager(uint32_t peer) const override { return has_published(peer, exchange_ + 1); }
+    bool has_next_eager(uint32_t peer) const override {
+        return has_posted_here(peer, exchange_ + 1);
+    }
     Done exchange(EagerExchange &call) override;
 
     Done wait(const Wait &what) override;
@@ -104,7 +106,7 @@ private:
     struct Peer {
         Outbound outbound;
         Inbound inbound;
-        uint64_t seen = 0; // an exchange in which it has published
+        uint64_t seen = 0; // an exchange in which it has posted; perhaps it has in later ones
     };
 
     // Publishes the current call to the other ranks if it is not published yet: after this rank's
@@ -130,17 +132,17 @@ private:
     bool is_plain(const EagerExchange &call) const {
         return !remote_ && unexpected_count_ == 0 && !has_overflow_ &&
                call.numbers.call < begun_by_all_ + history_.calls_kept() &&
-               exchange_before(exchange_ + 1, call.bytes) <= published_by_all_ &&
+               exchange_before(exchange_ + 1, call.bytes) <= posted_by_all_ &&
                !shared_error_.is_set();
     }
-    void publish(EagerHeader &head, size_t bytes);
-    Done await_published(uint64_t exchange);
-    Done await_published(uint64_t exchange, uint32_t peer);
+    void post_eager(EagerHeader &head, size_t bytes);
+    Done await_posted(uint64_t exchange);
+    Done await_posted(uint64_t exchange, uint32_t peer);
     Done check_hash(const EagerHeader &head);
     // Whether the peer's slot of the exchange, or of a later one in its place, is here.
-    bool has_come(uint32_t peer, uint64_t exchange) const;
-    // The same for a peer that has a slot of its own on this host.
-    bool has_published(uint32_t peer, uint64_t exchange) const;
+    bool has_posted(uint32_t peer, uint64_t exchange) const;
+    // The same, and false for a peer on another host.
+    bool has_posted_here(uint32_t peer, uint64_t exchange) const;
     // Returns the next message from a local peer in this call; null: none has come. A message of
     // another call is a mismatch.
     Result<const Mail *> next_mail(uint32_t peer);
@@ -165,16 +167,16 @@ private:
     Windows windows_;
     std::vector<Peer> peers_;     // by rank
     size_t unexpected_count_ = 0; // in all queues of unexpected messages
-    // Lower bounds: every rank has begun the call `begun_by_all_`, and every other rank has
-    // published in the exchange `published_by_all_`. Perhaps all have come further; a rank looks
-    // only when it needs to know more, since a look reads a cache line of every peer.
-    uint64_t begun_by_all_ = 0, published_by_all_ = 0;
+    // Lower bounds: every rank has begun the call `begun_by_all_`, and every other rank has posted
+    // in the exchange `posted_by_all_`. Perhaps all have come further; a rank looks only when it
+    // needs to know more, since a look reads a cache line of every peer.
+    uint64_t begun_by_all_ = 0, posted_by_all_ = 0;
     bool is_call_published_ = true;
     std::atomic<bool> has_broadcast_error_{false};
     const std::function<size_t()> free_memory_;
     bool has_overflow_ = false;       // some rank's overflow memory is open here
     RecentLargeCall recent_overflow_; // large: some rank needed overflow memory
-    uint64_t exchange_ = 0;           // latest in which this rank has published its slot
+    uint64_t exchange_ = 0;           // latest in which this rank has posted its slot
     uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as in its slot's header
     size_t fetched_bytes_ = 0; // of a slot with its header, to prefetch with each look at it
     std::unique_ptr<ProgressThread> progress_thread_; // null if all are local; last: uses others

@@ -1,7 +1,8 @@
-// A transport moves encoded chunks between ranks by reference: the sender publishes where bytes lie
-// in an outbox, and the receiver gets a view of them and releases it when it has read them. Used by
-// the engine and by the communicator, on the thread that runs the rank's calls; a function that any
-// thread may call says so.
+// A transport moves encoded chunks between ranks by reference: the sender sends where bytes lie in
+// an outbox, and the receiver gets a view of them and releases it when it has read them. Small
+// messages go over eager slots: a rank posts a slot, and any other rank reads it. To publish means
+// to show the ranks what call this rank has begun. Used by the engine and by the communicator, on
+// the thread that runs the rank's calls; a function that any thread may call says so.
 #pragma once
 
 #include "base/call_descriptor.hpp"
@@ -68,21 +69,21 @@ public:
     const CallShape &shape;
     const CallNumbers numbers;
     const std::chrono::nanoseconds timeout;
-    const size_t bytes;                    // that this rank publishes
+    const size_t bytes;                    // that this rank posts
     const std::span<const uint32_t> ranks; // whose slots it reads, in this order
 
     // Writes this rank's values into its slot.
     virtual void write(std::byte *slot) = 0;
-    // The slot is published.
-    virtual void published() = 0;
+    // The slot is posted.
+    virtual void posted() = 0;
     // Called for each of `ranks`, the first one with number 0, when its slot has come. An error
     // ends the call.
     virtual Done read(size_t number, std::span<const std::byte> slot) = 0;
 
 protected:
     EagerExchange(const CallShape &called, const CallNumbers &own, std::chrono::nanoseconds limit,
-                  size_t published, std::span<const uint32_t> read)
-        : shape(called), numbers(own), timeout(limit), bytes(published), ranks(read) {}
+                  size_t posted_bytes, std::span<const uint32_t> read)
+        : shape(called), numbers(own), timeout(limit), bytes(posted_bytes), ranks(read) {}
     ~EagerExchange() = default;
 };
 
@@ -189,18 +190,18 @@ public:
     // Eager slots carry small messages: every rank has slots that all others read, one for each of
     // its latest exchanges. `eager_slot` returns where this rank writes the bytes of its next
     // exchange, aligned to 32 bytes; it waits until every rank has read what the slot held.
-    // `publish` publishes as many bytes. `await_eager` waits until `peer` has published in the same
-    // exchange and returns the peer's bytes. They are valid until this rank's next `publish`, as
-    // are the bytes that this rank wrote. Every rank publishes in every exchange, and may leave
-    // other ranks' slots unread. A rank that publishes few bytes may be some exchanges ahead.
+    // `post_eager` shows as many bytes to all ranks. `await_eager` waits until `peer` has posted in
+    // the same exchange and returns the peer's bytes. They are valid until this rank's next
+    // `post_eager`, as are the bytes that this rank wrote. Every rank posts in every exchange, and
+    // may leave other ranks' slots unread. A rank that posts few bytes may be some exchanges ahead.
     virtual Result<std::byte *> eager_slot(size_t bytes) = 0;
-    virtual void publish(size_t bytes) = 0;
-    // Waits until every rank has published in this rank's latest exchange, so that none reads what
-    // was exchanged before.
+    virtual void post_eager(size_t bytes) = 0;
+    // Waits until every rank has posted in this rank's latest exchange, so that none reads what was
+    // exchanged before.
     virtual Done await_latest_exchange() = 0;
     virtual Result<std::span<const std::byte>> await_eager(uint32_t peer) = 0;
     // Whether `eager_slot(bytes)` would return at once, and whether `await_eager(peer)` would after
-    // this rank's next `publish`. False for peers on other hosts. Between calls.
+    // this rank's next `post_eager`. False for peers on other hosts. Between calls.
     virtual bool is_eager_slot_free(size_t bytes) const = 0;
     virtual bool has_next_eager(uint32_t peer) const = 0;
     // Makes a whole call of one exchange, as the functions above do, from `begin` to `end`. A small

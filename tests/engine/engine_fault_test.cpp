@@ -108,13 +108,13 @@ void every_operation_may_fail() {
 // needs. The call must fail nevertheless.
 void no_call_ends_well_after_a_failure() {
     const TwinCall call = small_call("oneshot", "none", 700);
-    std::atomic<uint32_t> published{0};
+    std::atomic<uint32_t> posted{0};
     Cluster *all = nullptr;
     const auto fail_late = [&](uint32_t rank, std::unique_ptr<Transport> transport) {
         const Faults faults{.sent = [&, rank](size_t) {
-            published++;
+            posted++;
             if (rank != injected) return;
-            await([&] { return published == ranks; });
+            await([&] { return posted == ranks; });
             all->rank(rank).transport->fail(Error::make(Code::revoked, "that is enough"));
         }};
         return std::make_unique<FaultyTransport>(std::move(transport), faults);

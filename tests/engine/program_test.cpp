@@ -136,10 +136,9 @@ bool check_slot_lengths(const std::vector<Program> &programs) {
     for (const Program &reader : programs) {
         const FastPathProgram &fast_path = *reader.fast_path;
         for (size_t i = 0; i < fast_path.reads.size(); i++) {
-            const uint64_t published =
-                programs[fast_path.read_ranks[i]].fast_path->eager_slot_bytes;
-            CHECK(published >= fast_path.reads[i].bytes);
-            CHECK(published - fast_path.reads[i].bytes <= fast_path.reads[i].spare);
+            const uint64_t posted = programs[fast_path.read_ranks[i]].fast_path->eager_slot_bytes;
+            CHECK(posted >= fast_path.reads[i].bytes);
+            CHECK(posted - fast_path.reads[i].bytes <= fast_path.reads[i].spare);
             if (fast_path.read_ranks[i] != reader.work.team.rank)
                 is_exact = is_exact && fast_path.reads[i].spare == 0;
         }
@@ -147,7 +146,7 @@ bool check_slot_lengths(const std::vector<Program> &programs) {
     return is_exact;
 }
 
-// Every length that a rank publishes is accepted. Only slots that have parts for several ranks may
+// Every length that a rank posts is accepted. Only slots that have parts for several ranks may
 // be longer than what one rank reads of them.
 void slots_are_as_long_as_their_readers_expect() {
     for (const Algorithm &algorithm : algorithms())

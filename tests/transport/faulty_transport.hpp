@@ -18,7 +18,7 @@ struct Faults {
     std::function<Done(const char *operation)> before{};
     // Called with a copy of each message or eager slot received.
     std::function<void(std::vector<std::byte> &bytes)> damage{};
-    // Called after a message has been sent or an eager slot published.
+    // Called after a message has been sent or an eager slot posted.
     std::function<void(size_t bytes)> sent{};
     // `loses` returns whether a received message is dropped, `holds` whether it stays invisible for
     // now.
@@ -95,8 +95,8 @@ public:
         QCCL_TRY(before("line"));
         return inner_->eager_slot(bytes);
     }
-    void publish(size_t bytes) override {
-        inner_->publish(bytes);
+    void post_eager(size_t bytes) override {
+        inner_->post_eager(bytes);
         if (faults_.sent) faults_.sent(bytes);
     }
     bool can_begin_next() const override { return inner_->can_begin_next(); }

@@ -241,9 +241,9 @@ NetworkModule late_module() {
     return module;
 }
 
-Done publish(Transport &transport) {
+Done post_eager(Transport &transport) {
     QCCL_TRY(transport.eager_slot(8));
-    transport.publish(8);
+    transport.post_eager(8);
     return {};
 }
 
@@ -257,7 +257,7 @@ template <bool is_eager> void a_rank_leaves_when_its_messages_have_arrived() {
         auto transport = create(rank);
         std::atomic<uint64_t> &has_left = rank.meeting.board[0];
         CHECK_OK(begin(*transport, call_number(1), 10s));
-        if (is_eager) CHECK_OK(publish(*transport));
+        if (is_eager) CHECK_OK(post_eager(*transport));
         if (rank.rank == 0) {
             if (!is_eager) CHECK_OK(send(*transport, 1, *free_view(*transport)));
             const auto start = Clock::now();

@@ -102,7 +102,7 @@ void what_the_dead_gave_arrives() {
             const MessageView view{transport->outbox().data(), 8, 1, 0};
             for (const uint32_t peer : {0U, 2U}) CHECK_OK(send(*transport, peer, view));
             CHECK_OK(transport->eager_slot(8));
-            transport->publish(8);
+            transport->post_eager(8);
             rank.meeting.board[created] = 1;
             raise(SIGKILL);
         }
@@ -113,7 +113,7 @@ void what_the_dead_gave_arrives() {
         CHECK(view->data[7] == std::byte{42});
         transport->release(*view);
         CHECK_OK(transport->eager_slot(8));
-        transport->publish(8);
+        transport->post_eager(8);
         CHECK_OK(transport->await_eager(1));
         const Error error = run_until_failure(*transport, 2, Way::mailbox);
         CHECK(error.code == Code::peer_lost);

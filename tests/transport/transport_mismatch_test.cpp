@@ -159,7 +159,7 @@ template <Kind kind> void two_roots_are_found_in_the_next_call() {
             CHECK_OK(begin(*transport, call, 30s));
             if (by_lines) {
                 CHECK_OK(transport->eager_slot(8));
-                transport->publish(8);
+                transport->post_eager(8);
             } else {
                 CHECK_OK(send(*transport, 1 - rank.rank,
                               MessageView{transport->outbox().data(), 8, rank.rank, 5}));

@@ -71,7 +71,7 @@ void dawdle(std::minstd_rand &random) {
 }
 
 // Sizes and readers follow from the number of the exchange, so every rank knows the sizes that all
-// others publish.
+// others post.
 size_t slot_bytes(uint32_t rank, uint64_t exchange) {
     std::minstd_rand random(static_cast<uint32_t>(exchange * 64 + rank + 1));
     random.discard(3);
@@ -90,7 +90,7 @@ template <Kind kind> void lines_carry_every_exchange() {
             CHECK_OK(line);
             CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
             write_pattern(*line, bytes, e * 16 + rank.rank);
-            transport->publish(bytes);
+            transport->post_eager(bytes);
             std::vector<std::pair<uint32_t, std::span<const std::byte>>> seen;
             for (uint32_t peer = 0; peer < rank.size; peer++) {
                 if (random() % 4 == 0) continue;
@@ -106,7 +106,7 @@ template <Kind kind> void lines_carry_every_exchange() {
     });
 }
 
-// A call of one exchange: publishes a pattern, and checks those of the ranks that it reads.
+// A call of one exchange: posts a pattern, and checks those of the ranks that it reads.
 class PatternExchange final : public EagerExchange {
 public:
     PatternExchange(const CallShape &of, const CallNumbers &own, uint32_t rank,
@@ -117,7 +117,7 @@ public:
         CHECK_EQ(steps_++, 0U);
         write_pattern(slot, bytes, numbers.call * 16 + rank_);
     }
-    void published() override { CHECK_EQ(steps_++, 1U); }
+    void posted() override { CHECK_EQ(steps_++, 1U); }
     Done read(size_t number, std::span<const std::byte> slot) override {
         CHECK_EQ(steps_++, 2 + number);
         CHECK_EQ(slot.size(), slot_bytes(ranks[number], numbers.call));
@@ -177,29 +177,29 @@ template <Kind kind> void an_exchange_of_another_call_is_a_mismatch() {
     });
 }
 
-// Short slots let a rank be exchanges ahead of a peer that has published nothing; long ones do not.
+// Short slots let a rank be exchanges ahead of a peer that has posted nothing; long ones do not.
 template <Kind kind> void a_rank_may_be_short_exchanges_ahead() {
     constexpr size_t short_bytes = 8, long_bytes = most_short_eager_bytes + 1;
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
-        const auto publish = [&](uint64_t exchange) {
+        const auto post = [&](uint64_t exchange) {
             const auto line = transport->eager_slot(short_bytes);
             CHECK_OK(line);
             write_pattern(*line, short_bytes, exchange);
-            transport->publish(short_bytes);
+            transport->post_eager(short_bytes);
         };
         if (rank.rank == 0) {
             for (uint64_t exchange = 1; exchange < eager_slots_kept; exchange++) {
                 CHECK(transport->is_eager_slot_free(short_bytes));
-                publish(exchange);
+                post(exchange);
                 CHECK(!transport->is_eager_slot_free(long_bytes));
             }
             CHECK(!transport->is_eager_slot_free(short_bytes));
         }
         rank.meeting.barrier();
         for (uint64_t exchange = 1; exchange < eager_slots_kept && rank.rank == 1; exchange++) {
-            publish(exchange);
+            post(exchange);
             const auto theirs = transport->await_eager(0);
             CHECK_OK(theirs);
             CHECK(holds_pattern(theirs->data(), theirs->size(), exchange));
@@ -437,7 +437,7 @@ template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
         {[](Transport &transport) { CHECK_OK(transport.eager_slot(8)); }, false},
         {[](Transport &transport) {
              CHECK_OK(transport.eager_slot(8));
-             transport.publish(8);
+             transport.post_eager(8);
          },
          true},
         {[](Transport &transport) { CHECK_OK(transport.wait(1)); }, true},
@@ -474,7 +474,7 @@ template <Kind kind> void one_rank_alone_works() {
             const auto line = transport->eager_slot(8);
             CHECK_OK(line);
             write_pattern(*line, 8, call);
-            transport->publish(8);
+            transport->post_eager(8);
             const auto own = transport->await_eager(0);
             CHECK_OK(own);
             CHECK(holds_pattern(own->data(), own->size(), call));

@@ -83,7 +83,7 @@ inline Done by_mailbox(Transport &transport) {
 inline Done by_eager(Transport &transport) {
     QCCL_TRY(std::byte *const line, transport.eager_slot(8));
     std::memset(line, 1, 8);
-    transport.publish(8);
+    transport.post_eager(8);
     for (uint32_t peer = 0; peer < transport.size(); peer++) QCCL_TRY(transport.await_eager(peer));
     return {};
 }

@@ -86,10 +86,10 @@ void check_wait(Kind kind, WaitPhase phase, Act act, Act help, Act before = null
 
 Done begin_first(Transport &transport) { return begin(transport, call_number(1), 30s); }
 
-Done publish_eager(Transport &transport) {
+Done post_eager(Transport &transport) {
     QCCL_TRY(std::byte *const slot, transport.eager_slot(8));
     std::memset(slot, 1, 8);
-    transport.publish(8);
+    transport.post_eager(8);
     return {};
 }
 
@@ -108,12 +108,12 @@ void a_wait_for_an_eager_slot_ends() {
         Kind::inproc, WaitPhase::eager,
         [](Transport &transport) -> Done {
             QCCL_TRY(begin_first(transport));
-            QCCL_TRY(publish_eager(transport));
+            QCCL_TRY(post_eager(transport));
             return outcome(transport.await_eager(1));
         },
         [](Transport &transport) -> Done {
             QCCL_TRY(begin_first(transport));
-            return publish_eager(transport);
+            return post_eager(transport);
         });
 }
 
@@ -153,7 +153,7 @@ void a_wait_for_an_eager_slot_to_be_sent_ends() {
     const Act use_all_slots = [](Transport &transport) -> Done {
         QCCL_TRY(begin_first(transport));
         for (uint32_t slot = 0; slot < eager_slots_kept; slot++) {
-            QCCL_TRY(publish_eager(transport));
+            QCCL_TRY(post_eager(transport));
             QCCL_TRY(transport.await_eager(1 - transport.rank()));
         }
         return {};

@@ -1,4 +1,4 @@
-// The fast path for small messages. A schedule in which every rank publishes its values once and
+// The fast path for small messages. A schedule in which every rank posts its values once and
 // reads those of the others (one eager exchange), or does so twice (the second time with what it
 // computed from the first), is bound to eager slots: a call is then a few kernels without the
 // interpreter. The engine uses it. bind is a pure function.
@@ -68,7 +68,7 @@ struct FastPathProgram {
     };
     std::vector<uint32_t> read_ranks;
     std::vector<Reads> reads;
-    uint64_t eager_slot_bytes = 0; // bytes that this rank publishes
+    uint64_t eager_slot_bytes = 0; // bytes that this rank posts
     uint64_t header = 0;           // bytes of each chunk's header; 0: there are none
     uint64_t sum_bytes = 0;        // of the accumulator; 0 if the sum grows in the output
     uint64_t decoded_bytes = 0;    // of what an encode's bytes decode to; 0 without feedback

@@ -117,8 +117,8 @@ template <class Trace> Done EagerParts<Trace>::exchange() {
         write(slot);
     else
         std::memcpy(slot, &by_messages, sizeof by_messages);
-    transport_.publish(bytes);
-    trace_.publish();
+    transport_.post_eager(bytes);
+    trace_.eager_posted();
     need_messages_ = !exchanged_.are_sent;
     return each_received([&](uint32_t from, const PartRange &) -> Done {
         slots_[from] = nullptr;

@@ -1,8 +1,8 @@
 // The small parts of a v-form in which only the two ends of a pair know a count (gather_v,
-// scatter_v, all_to_all_v). Each rank publishes all parts that it sends in one eager slot, with
-// their counts, if they fit; otherwise it publishes that they come by messages. So no rank needs to
+// scatter_v, all_to_all_v). Each rank posts all parts that it sends in one eager slot, with
+// their counts, if they fit; otherwise it posts that they come by messages. So no rank needs to
 // know how long the parts of other pairs are. The engine uses this on the thread that runs the
-// call; `exchange` blocks until the ranks that this one receives from have published.
+// call; `exchange` blocks until the ranks that this one receives from have posted.
 #pragma once
 
 #include "base/result.hpp"

@@ -237,7 +237,7 @@ public:
     Done run(const Program &program, const Call &call);
 
     // Whether a call of the program would wait for no other rank: a message over eager slots whose
-    // sender has a free slot, or whose receiver finds the sender's slot published. False if that
+    // sender has a free slot, or whose receiver finds the sender's slot posted. False if that
     // is not known. Between calls.
     bool can_run_at_once(const Program &program) const;
 

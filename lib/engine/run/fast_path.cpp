@@ -92,7 +92,7 @@ private:
         if (op.what == Op::What::write_header && program_.work.codec.is_lossless()) return {};
         QCCL_TRY(const EagerOperand dst, place(op.dst, op));
         QCCL_TRY(EagerOperand src, place(op.src, op));
-        // The bytes have just been written, and may not have been published yet.
+        // The bytes have just been written, and may not have been posted yet.
         if (op.dst.is(OperandRef::Kind::decoded)) src.base = Base::own_slot;
         fast_path_.stages[stage_of(op)].push_back({.what = op.what,
                                                    .dst_type = op.dst_type,

@@ -1,7 +1,8 @@
 // Runs a program with one exchange over the transport's eager slots, on the host: what the call
 // writes into its slot, and what it does with those of other ranks. The engine passes it to
-// Transport::exchange, which blocks until all ranks that the call reads have published. An error is
-// damaged_data, if a rank's slot does not hold what it should. `Trace` is NoTrace or StepTrace.
+// Transport::exchange, which blocks until all ranks that the call reads have posted theirs. An
+// error is damaged_data, if a rank's slot does not hold what it should. `Trace` is NoTrace or
+// StepTrace.
 #pragma once
 
 #include "base/types.hpp"
@@ -37,7 +38,7 @@ public:
         trace_.end_work();
     }
 
-    void published() override { trace_.publish(); }
+    void posted() override { trace_.eager_posted(); }
 
     Done read(size_t number, std::span<const std::byte> slot) override {
         const FastPathProgram::Reads &reads = fast_path_.reads[number];

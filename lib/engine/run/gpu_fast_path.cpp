@@ -50,9 +50,9 @@ std::byte *GpuFastPath::eager_slot(uint32_t rank, size_t exchange) const {
            turn(exchange) * slots_.eager_slot_bytes;
 }
 
-// The transport's eager slots carry no data here: an empty publication says that this rank has
-// reached an exchange, for peers whose GPU missed it in the barrier. A rank that has reached the
-// next exchange is done with what it read in the exchange before, so the eager slots of that
+// The transport's eager slots carry no data here: an empty slot that is posted says that this rank
+// has reached an exchange, for peers whose GPU missed it in the barrier. A rank that has reached
+// the next exchange is done with what it read in the exchange before, so the eager slots of that
 // exchange may be overwritten. Only the end of the rank's call can say so earlier.
 Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &program,
                       const FastPathCall &call, StepTrace *trace) {
@@ -72,7 +72,7 @@ Done GpuFastPath::run(Transport &transport, GpuLanes &lanes, const Program &prog
         while (stage < exchanges && has_passed_barrier(stage)) stage++;
         for (size_t come_to = first; come_to <= stage && come_to < exchanges; come_to++) {
             if (come_to != 0) QCCL_TRY(transport.await_latest_exchange());
-            transport.publish(0);
+            transport.post_eager(0);
             spin_budget_.learn(come_to < stage);
         }
         if (stage == exchanges) break;

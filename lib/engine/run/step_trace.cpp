@@ -142,7 +142,7 @@ void StepTrace::end_work() {
 }
 
 // All other ranks read the eager slot.
-void StepTrace::publish() {
+void StepTrace::eager_posted() {
     const uint64_t now = ticks_now();
     tracer_.add({.begin = since_,
                  .end = now,

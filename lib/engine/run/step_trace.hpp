@@ -30,7 +30,7 @@ struct NoTrace {
     void begin_fast_path() {}
     void eager_op(const EagerOp &, uint64_t) {}
     void end_work() {}
-    void publish() {}
+    void eager_posted() {}
     void eager(uint32_t, uint64_t) {}
     StepTrace *for_gpu() { return nullptr; }
 };
@@ -66,7 +66,7 @@ public:
     void begin_fast_path() { since_ = ticks_now(); }
     void eager_op(const EagerOp &op, uint64_t count);
     void end_work(); // ends the operations since the last event
-    void publish();
+    void eager_posted();
     void eager(uint32_t peer, uint64_t bytes);
 
     // Called on the GPU fast path, where a branch costs nothing compared with a launch.
