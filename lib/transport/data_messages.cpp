@@ -3,8 +3,7 @@
 //
 // A rank sends each message alone and from where its bytes lie, or, if the message is small and
 // more follow, as a copy in a batch. A message from another host stays here from its arrival until
-// this rank has consumed it: it waits in the queue of unexpected messages or lies in the buffer
-// that is meant for it.
+// this rank has consumed it: it waits for its receive, or lies in the receive's buffer.
 
 #include "transport/remote_endpoint.hpp"
 
@@ -132,7 +131,7 @@ bool is_valid_batch(std::span<const std::byte> batch) {
 bool RemoteEndpoint::has_matched_data_from(uint32_t peer) const {
     const std::lock_guard guard(mutex_);
     const auto is_of_peer = [&](const UnexpectedMessage &slot) { return slot.header.from == peer; };
-    if (std::ranges::any_of(slot_pulls_, is_of_peer)) return true;
+    if (std::ranges::any_of(eager_pulls_, is_of_peer)) return true;
     return std::any_of(
         unexpected_[peer].begin(), unexpected_[peer].end(), [&](const UnexpectedMessage &message) {
             return message.is_matched && message.header.call.call == history_.current().call;

@@ -244,7 +244,7 @@ void RemoteEndpoint::take_eager(const MessageHeader &header, const void *data, u
         if (handle) network_.discard(handle);
         return deliver_eager(header, bytes);
     }
-    UnexpectedMessage &message = slot_pulls_.emplace_back();
+    UnexpectedMessage &message = eager_pulls_.emplace_back();
     message.header = header;
     message.bytes = bytes;
     network_.pull(handle, {slot, bytes}, std::bit_cast<uint64_t>(&message));
@@ -275,7 +275,7 @@ void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
     }
     const auto is_it = [&](const UnexpectedMessage &each) { return &each == &message; };
     if (is_slot)
-        std::erase_if(slot_pulls_, is_it);
+        std::erase_if(eager_pulls_, is_it);
     else
         unexpected_count_ -= std::erase_if(unexpected_[from], is_it);
 }

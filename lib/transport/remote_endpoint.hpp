@@ -159,6 +159,10 @@ public:
     void leave();
 
 private:
+    // A message from its arrival until a receive has returned it. Either it is unexpected, or a
+    // receive has been matched with it: then it lies in the receive's buffer, is being pulled into
+    // that buffer, or waits until no rank reads what the buffer held before. An eager slot that has
+    // to be pulled is such a message, too, from its arrival until it lies in its place.
     struct UnexpectedMessage {
         MessageHeader header;
         uint64_t bytes = 0;
@@ -246,9 +250,9 @@ private:
     const uint64_t most_unacked_; // bytes that may be unacknowledged at one peer
 
     mutable std::mutex mutex_;
-    std::vector<UnexpectedQueue> unexpected_; // by rank; messages that no receive has taken
+    std::vector<UnexpectedQueue> unexpected_; // by rank; data that no receive has returned
     size_t unexpected_count_ = 0;             // in all queues
-    UnexpectedQueue slot_pulls_;              // eager slots that are being pulled
+    UnexpectedQueue eager_pulls_;             // eager slots that are being pulled
     std::vector<PeerState> peer_states_;      // by rank
     std::vector<uint32_t> status_requests_;   // peers whose requests await an answer
     std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
