@@ -17,11 +17,6 @@ namespace qccl {
 
 namespace {
 
-// Names what is given back when a message has gone: a slot of a rank.
-constexpr uint64_t slot_token(uint32_t origin, uint32_t slot) {
-    return (uint64_t{origin} << 32 | slot) + 1;
-}
-
 void append(std::vector<std::byte> &bytes, const void *data, size_t count) {
     const auto *const first = static_cast<const std::byte *>(data);
     bytes.insert(bytes.end(), first, first + count);
@@ -55,16 +50,15 @@ void RemoteEndpoint::post_data(uint32_t peer, MessageTag tag, const MessageView 
                                  {view.zero_copy.data, view.zero_copy.bytes}};
     unsent_data_++;
     post(peer, message, std::span(parts).first(view.zero_copy.data ? 2 : 1),
-         slot_token(view.origin, view.slot), is_eager(peer_states_[peer]));
+         SendToken::of_data_slot(view.origin, view.slot), is_eager(peer_states_[peer]));
 }
 
-void RemoteEndpoint::on_data_sent(uint64_t token) {
+void RemoteEndpoint::on_data_sent(SendToken token) {
     unsent_data_--;
-    const auto origin = static_cast<uint32_t>((token - 1) >> 32);
-    const auto slot = static_cast<uint32_t>(token - 1);
-    const uint32_t before =
-        peer_table_.segments[origin].readers(slot).count.fetch_sub(1, std::memory_order_release);
-    if (before == 1 && origin != peer_table_.rank) peer_table_.wake(origin);
+    const uint32_t before = peer_table_.segments[token.origin()]
+                                .readers(token.slot())
+                                .count.fetch_sub(1, std::memory_order_release);
+    if (before == 1 && token.origin() != peer_table_.rank) peer_table_.wake(token.origin());
 }
 
 void RemoteEndpoint::add_to_batch(uint32_t peer, MessageTag tag, const MessageView &view) {
@@ -87,8 +81,8 @@ void RemoteEndpoint::flush() {
 
 void RemoteEndpoint::flush_locked() {
     if (batch_.bytes.empty()) return;
-    const uint64_t token = copy_token | ++copies_;
-    UnsentCopy &unsent = unsent_copies_[token];
+    const SendToken token = SendToken::of_copy(++copies_);
+    UnsentCopy &unsent = unsent_copies_[copies_];
     unsent.bytes.swap(batch_.bytes);
     unsent.messages = 1;
     unsent.is_data = true;

@@ -24,9 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Names what is given back when a message has gone: the eager slot of an exchange.
-constexpr uint64_t eager_token = uint64_t{1} << 63;
-
 void raise(std::atomic<uint64_t> &value, uint64_t to) {
     if (value.load(std::memory_order_relaxed) < to) value.store(to, std::memory_order_release);
 }
@@ -40,33 +37,34 @@ RemoteEndpoint::~RemoteEndpoint() {
 }
 
 NetworkEvents RemoteEndpoint::events() {
-    return {
-        .context = this,
-        .on_message =
-            [](void *context, const void *head, size_t head_bytes, const void *data, size_t bytes,
-               RendezvousHandle *handle) {
-                auto &self = *static_cast<RemoteEndpoint *>(context);
-                MessageHeader header;
-                if (head_bytes == sizeof header) std::memcpy(&header, head, sizeof header);
-                const bool is_sound = head_bytes == sizeof header && self.is_ours(header);
-                const Done taken = exception_boundary([&]() -> Done {
-                    if (is_sound) self.on_message(header, data, bytes, handle);
-                    return {};
-                });
-                if (!taken) (void)self.shared_error_.set_once(taken.error());
-                if ((!taken || !is_sound) && handle) self.network_.discard(handle);
-            },
-        .on_sent = [](void *context,
-                      uint64_t token) { static_cast<RemoteEndpoint *>(context)->on_sent(token); },
-        .on_pulled =
-            [](void *context, uint64_t token, bool whole) {
-                static_cast<RemoteEndpoint *>(context)->on_pulled(
-                    *std::bit_cast<UnexpectedMessage *>(token), whole);
-            },
-        .on_peer_lost =
-            [](void *context, uint32_t peer, const char *) {
-                static_cast<RemoteEndpoint *>(context)->peer_states_[peer].is_lost = true;
-            }};
+    return {.context = this,
+            .on_message =
+                [](void *context, const void *head, size_t head_bytes, const void *data,
+                   size_t bytes, RendezvousHandle *handle) {
+                    auto &self = *static_cast<RemoteEndpoint *>(context);
+                    MessageHeader header;
+                    if (head_bytes == sizeof header) std::memcpy(&header, head, sizeof header);
+                    const bool is_sound = head_bytes == sizeof header && self.is_ours(header);
+                    const Done taken = exception_boundary([&]() -> Done {
+                        if (is_sound) self.on_message(header, data, bytes, handle);
+                        return {};
+                    });
+                    if (!taken) (void)self.shared_error_.set_once(taken.error());
+                    if ((!taken || !is_sound) && handle) self.network_.discard(handle);
+                },
+            .on_sent =
+                [](void *context, uint64_t token) {
+                    static_cast<RemoteEndpoint *>(context)->on_sent(SendToken(token));
+                },
+            .on_pulled =
+                [](void *context, uint64_t token, bool whole) {
+                    static_cast<RemoteEndpoint *>(context)->on_pulled(
+                        *std::bit_cast<UnexpectedMessage *>(token), whole);
+                },
+            .on_peer_lost =
+                [](void *context, uint32_t peer, const char *) {
+                    static_cast<RemoteEndpoint *>(context)->peer_states_[peer].is_lost = true;
+                }};
 }
 
 bool RemoteEndpoint::progress() {
@@ -116,39 +114,38 @@ MessageHeader RemoteEndpoint::header_of_call(MessageKind kind) const {
 }
 
 void RemoteEndpoint::post(uint32_t peer, MessageHeader header, std::span<const NetworkPart> parts,
-                          uint64_t token, bool is_eager) {
+                          SendToken token, bool is_eager) {
     PeerState &state = peer_states_[peer];
     state.is_known = true;
     header.acked_bytes = state.advertised_bytes = state.consumed_bytes;
     unsent_++;
     const auto start = Clock::now();
     const auto posted =
-        network_.post(peer, std::as_bytes(std::span(&header, 1)), parts, is_eager, token);
+        network_.post(peer, std::as_bytes(std::span(&header, 1)), parts, is_eager, token.word());
     count_busy(start);
     if (posted == Network::Posted::refused) state.is_lost = true;
     if (posted != Network::Posted::under_way) on_sent(token);
 }
 
 void RemoteEndpoint::post_to_all(const MessageHeader &header, std::span<const NetworkPart> parts,
-                                 uint64_t token) {
+                                 SendToken token) {
     for (const uint32_t peer : peer_table_.remote_ranks) post(peer, header, parts, token);
 }
 
-void RemoteEndpoint::on_sent(uint64_t token) {
+void RemoteEndpoint::on_sent(SendToken token) {
     unsent_--;
-    if (token == 0) return;
-    if ((token & eager_token) != 0) {
-        unsent_eager_.at(token & ~eager_token)--;
-        return;
-    }
-    if ((token & copy_token) != 0) {
-        UnsentCopy &copy = unsent_copies_.at(token);
-        if (--copy.messages != 0) return;
+    switch (token.kind()) {
+    case SendToken::Kind::nothing: break;
+    case SendToken::Kind::data_slot: on_data_sent(token); break;
+    case SendToken::Kind::eager_slot: unsent_eager_.at(token.slot())--; break;
+    case SendToken::Kind::copy: {
+        UnsentCopy &copy = unsent_copies_.at(token.number());
+        if (--copy.messages != 0) break;
         if (copy.is_data) unsent_data_--;
-        unsent_copies_.erase(token);
-        return;
+        unsent_copies_.erase(token.number());
+        break;
     }
-    on_data_sent(token);
+    }
 }
 
 std::optional<uint64_t> RemoteEndpoint::begin() {
@@ -180,7 +177,7 @@ void RemoteEndpoint::send_eager(uint64_t exchange, uint64_t bytes) {
     const NetworkPart part{peer_table_.mine().eager_data(exchange, bytes), bytes};
     const uint64_t slot = exchange % eager_slots_kept;
     unsent_eager_[slot] += peer_table_.remote_ranks.size();
-    post_to_all(header, std::span(&part, 1), eager_token | slot);
+    post_to_all(header, std::span(&part, 1), SendToken::of_eager_slot(slot));
     // What has gone needs no progress, and the caller looks at the network before it waits.
     if (unsent_ != 0) progress_locked();
 }
@@ -426,8 +423,8 @@ void RemoteEndpoint::send_record(uint32_t number, uint64_t version,
     notice.tag.instance = number;
     notice.exchange = version;
     // The next version of this record may have to be written before this one has gone to all.
-    const uint64_t token = copy_token | ++copies_;
-    UnsentCopy &unsent = unsent_copies_[token];
+    const SendToken token = SendToken::of_copy(++copies_);
+    UnsentCopy &unsent = unsent_copies_[copies_];
     unsent.bytes.assign(bytes.begin(), bytes.end());
     unsent.messages = remote_ranks.size() + 1;
     const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};

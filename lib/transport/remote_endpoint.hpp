@@ -70,6 +70,42 @@ static_assert(sizeof(BatchEntry) == batch_entry_bytes);
 // A batch is always sent eagerly, so that the receiver can take it apart at once.
 static_assert(most_batch_bytes <= always_eager_bytes);
 
+// ---- Tokens of sent messages
+
+// What a message gives back when the network has sent it: the token of Network::post, in a word
+// that is 0 if the message gives nothing back.
+class SendToken {
+public:
+    enum class Kind : uint8_t {
+        nothing,
+        data_slot,  // one reader of a slot in an outbox or inbox, in whose memory the bytes lie
+        eager_slot, // one message of one of this rank's eager slots
+        copy,       // one message of a copy of the bytes, which the endpoint keeps
+    };
+
+    SendToken() = default;
+    static SendToken of_data_slot(uint32_t origin, uint32_t slot) {
+        return {Kind::data_slot, uint64_t{origin} << 32 | slot};
+    }
+    static SendToken of_eager_slot(uint64_t slot) { return {Kind::eager_slot, slot}; }
+    static SendToken of_copy(uint64_t number) { return {Kind::copy, number}; }
+    explicit SendToken(uint64_t word) : word_(word) {}
+
+    uint64_t word() const { return word_; }
+    Kind kind() const { return static_cast<Kind>(word_ >> kind_shift); }
+    uint32_t origin() const { return static_cast<uint32_t>(number() >> 32); }
+    uint32_t slot() const { return static_cast<uint32_t>(word_); }
+    uint64_t number() const { return word_ & ((uint64_t{1} << kind_shift) - 1); } // of a copy
+
+private:
+    // There are far fewer ranks and copies than would reach the two highest bits.
+    static constexpr unsigned kind_shift = 62;
+    SendToken(Kind kind, uint64_t number)
+        : word_(static_cast<uint64_t>(kind) << kind_shift | number) {}
+
+    uint64_t word_ = 0;
+};
+
 // ---- The endpoint
 
 class RemoteEndpoint final : public RemoteRanks {
@@ -193,8 +229,8 @@ private:
 
     void on_message(const MessageHeader &header, const void *data, uint64_t bytes,
                     RendezvousHandle *handle);
-    void on_sent(uint64_t token);
-    void on_data_sent(uint64_t token);
+    void on_sent(SendToken token);
+    void on_data_sent(SendToken token);
     void on_pulled(UnexpectedMessage &message, bool whole);
     void take_status(const MessageHeader &header);
     void take_data(const MessageHeader &header, const void *data, uint64_t bytes,
@@ -224,9 +260,9 @@ private:
     // The remote ranks to which this rank sends a failure.
     std::vector<uint32_t> gossip_targets() const;
     void post(uint32_t peer, MessageHeader header, std::span<const NetworkPart> parts = {},
-              uint64_t token = 0, bool is_eager = true);
+              SendToken token = {}, bool is_eager = true);
     void post_to_all(const MessageHeader &header, std::span<const NetworkPart> parts = {},
-                     uint64_t token = 0);
+                     SendToken token = {});
     void count_busy(std::chrono::steady_clock::time_point since);
     bool progress_locked();
     MessageHeader header_of_call(MessageKind kind) const;
@@ -264,13 +300,12 @@ private:
     std::array<std::atomic<uint64_t>, eager_slots_kept> unsent_eager_{}; // messages, by slot
     // What is sent from a copy, so that the caller may change its memory meanwhile: records and
     // batches.
-    static constexpr uint64_t copy_token = uint64_t{1} << 62;
     struct UnsentCopy {
         std::vector<std::byte> bytes;
         size_t messages = 0; // messages that the copy goes with
         bool is_data = false;
     };
-    std::map<uint64_t, UnsentCopy> unsent_copies_; // by token
+    std::map<uint64_t, UnsentCopy> unsent_copies_; // by number
     uint64_t copies_ = 0;
     // Small messages of one call to one peer that are not posted yet. The progress thread may post
     // them, and it must not look at the current call. `bytes` is empty if no message is held.
