@@ -85,17 +85,4 @@ struct FastPathProgram {
 // exchanges than the program's chunking allows, or more than one sum.
 Result<std::optional<FastPathProgram>> bind(const Program &program);
 
-// Addresses and numbers of one call.
-struct FastPathCall {
-    const std::byte *send = nullptr;
-    std::byte *recv = nullptr;
-    std::byte *sum = nullptr;      // FastPathProgram::sum_bytes of memory
-    std::byte *decoded = nullptr;  // FastPathProgram::decoded_bytes of memory
-    std::byte *residual = nullptr; // the caller's new residual
-    size_t velocity = 0;           // as TileStep::velocity
-    uint64_t noise_call = 0;       // the number by which the call draws its noise
-    uint64_t noise_seed = 0;
-    CustomReduction *custom = nullptr; // of a custom operation
-};
-
 } // namespace qccl

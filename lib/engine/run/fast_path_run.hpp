@@ -10,6 +10,7 @@
 #include "codec/codec.hpp"
 #include "engine/compile/fast_path.hpp"
 #include "engine/compile/program.hpp"
+#include "engine/run/pipeline_lane.hpp"
 #include "transport/transport.hpp"
 
 #include <chrono>
@@ -20,6 +21,19 @@
 #include <vector>
 
 namespace qccl {
+
+// Addresses and numbers of one call.
+struct FastPathCall {
+    const std::byte *send = nullptr;
+    std::byte *recv = nullptr;
+    std::byte *sum = nullptr;      // FastPathProgram::sum_bytes of memory
+    std::byte *decoded = nullptr;  // FastPathProgram::decoded_bytes of memory
+    std::byte *residual = nullptr; // the caller's new residual
+    size_t velocity = 0;           // as TileStep::velocity
+    uint64_t noise_call = 0;       // the number by which the call draws its noise
+    uint64_t noise_seed = 0;
+    CustomReduction *custom = nullptr; // of a custom operation
+};
 
 template <class Trace> class FastPathRun final : public EagerExchange {
 public:

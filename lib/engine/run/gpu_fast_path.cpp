@@ -6,6 +6,7 @@
 #include "codec/codec.hpp"
 #include "engine/compile/program.hpp"
 #include "engine/gpu/gpu_lanes.hpp"
+#include "engine/run/fast_path_run.hpp"
 #include "engine/run/step_trace.hpp"
 
 #include <algorithm>

@@ -45,6 +45,7 @@ private:
 // ---- Fast path
 
 class StepTrace;
+struct FastPathCall;
 
 // Memory of each rank's GPU, as this rank reaches it: two eager slots, which exchanges use in turn,
 // and for each slot one word for each rank, in which that rank says that it has written. Zeroed

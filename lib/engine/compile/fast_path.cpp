@@ -1,12 +1,11 @@
-// Builds the fast-path form of a program, and runs it over the transport's eager slots on the host.
+// Builds the fast-path form of a program: lays out its chunks in the eager slots, and sorts its
+// operations by the exchange before which or after which they run.
 #include "engine/compile/fast_path.hpp"
 
 #include "base/types.hpp"
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 #include "engine/compile/program.hpp"
-#include "engine/run/pipeline_lane.hpp"
-#include "engine/run/step_trace.hpp"
 
 #include <algorithm>
 #include <cstring>
