@@ -195,7 +195,9 @@ struct EngineMemory {
     std::vector<const std::byte *> eager_slots;
     StoreChoices stores;
     // Fingerprints of programs whose first call all ranks have begun together. A hash table: a
-    // newer program replaces an older one in the same place.
+    // newer program replaces an older one in the same place, whose next call all ranks begin
+    // together once more. All ranks see the same programs in the same order, so their tables are
+    // alike. See has_to_meet for two programs with one fingerprint.
     std::array<uint64_t, 64> agreed{};
     // How the outbox and the inbox are cut now. The bytes of a slot may move only while no peer
     // reads any slot.

@@ -33,6 +33,11 @@ uint64_t &agreed_by(EngineMemory &memory, const Program &program) {
 // ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
 // skips the meeting: that many bytes are read in any case. So does a call in which only two ranks
 // know a count: ranks with few bytes would not come, and no rank could tell a wild count.
+//
+// A program whose 64-bit fingerprint is by chance that of an agreed one skips its meeting, on every
+// rank that runs it. That harms only a call that is wrong anyway: a right call needs no meeting,
+// and messages carry hashes of calls in any case, so a wrong one still fails, but this rank may
+// have read past its caller's buffer before that.
 bool has_to_meet(EngineMemory &memory, const Transport &transport, const Program &program) {
     return !program.layout.is_pairwise() && program.raw_bytes > transport.eager_slot_bytes() &&
            agreed_by(memory, program) != program.shape.fingerprint();
