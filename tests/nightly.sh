@@ -52,7 +52,7 @@ machine_code() {
 full() {
     set_up full $full_options && machine_code &&
         QTEST_FULL=1 QTEST_REPLAYS=10000 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 \
-            engine engine_hosts accuracy fused_bits budget_choice golden_collectives lending oversize tiers far_results places_env device_cases device_graph calibrate verify_large wire_decoder documents options kernels emulated_kernels perf_device
+            engine engine_hosts accuracy fused_bits budget_choice golden_collectives zero_copy oversize tiers far_results places_env device_cases device_graph calibrate verify_large wire_decoder documents options kernels emulated_kernels perf_device
 }
 
 # The package as pip installs it. Its test compiles the library itself.

@@ -49,7 +49,7 @@ static Result<SharedBlock *> block_of(const void *buffer, size_t bytes) {
         .compared(static_cast<int64_t>(rest), static_cast<int64_t>(bytes));
 }
 
-// Calls in progress may have lent the memory already.
+// Peers may read the memory in calls in progress already.
 static Done check_idle(const Comm &comm) {
     if (!comm.is_busy()) return {};
     return Error::make(Code::invalid_usage,

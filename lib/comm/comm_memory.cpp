@@ -21,13 +21,13 @@ enum class PeerAccess : uint8_t { unnamed, partial, full };
 
 } // namespace
 
-Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu, bool may_lend,
+Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu, bool has_zero_copy,
                                                        Transport &transport,
                                                        const AllGather &all_gather,
                                                        const Log &log) {
     std::unique_ptr<GpuStaging> share(new GpuStaging(std::move(gpu)));
     share->keep_overflow(transport);
-    if (may_lend) {
+    if (has_zero_copy) {
         QCCL_TRY(share->show(transport));
         std::vector<GpuMemoryName> names(transport.size());
         QCCL_TRY(all_gather(&share->own_, names.data(), sizeof share->own_));
@@ -131,7 +131,7 @@ GpuStaging::~GpuStaging() {
     if (gpu_) forget();
 }
 
-// ---- Memory to lend
+// ---- Memory that peers read in place
 
 namespace {
 

@@ -2,12 +2,11 @@
 // GpuStaging says where GPUs find what ranks send each other: in GPU memory if each GPU reaches all
 // others', and otherwise in host outboxes, which are pinned for the GPU. Creation makes it, on all
 // ranks together; Comm hands it to the engine.
-// Registrations are the memory of this rank that its communicator may lend to peers. Registrations
-// that are left at the communicator's end are given back. Used inside the entry guard, between
-// calls.
-// ScratchMemory is memory that calls use one after the other, so that its pages are there: fused
-// calls for their buffers, calls with shared scales for scales and integers. A use begins inside
-// the entry guard, and ends on any thread.
+// Registrations are the memory of this rank that peers may read in place in calls of its
+// communicator. Registrations that are left at the communicator's end are given back. Used inside
+// the entry guard, between calls. ScratchMemory is memory that calls use one after the other, so
+// that its pages are there: fused calls for their buffers, calls with shared scales for scales and
+// integers. A use begins inside the entry guard, and ends on any thread.
 #pragma once
 
 #include "base/log.hpp"
@@ -29,10 +28,10 @@ namespace qccl {
 
 class GpuStaging {
 public:
-    // All ranks create theirs together, with or without a GPU, and with the same `may_lend`. True
-    // means that all ranks have GPUs, are on one host, and that the host need not read the
+    // All ranks create theirs together, with or without a GPU, and with the same `has_zero_copy`.
+    // True means that all ranks have GPUs, are on one host, and that the host need not read the
     // payloads. If the GPUs do not reach each other's memory, one rank tells `log` why.
-    static Result<std::unique_ptr<GpuStaging>> create(std::shared_ptr<Gpu> gpu, bool may_lend,
+    static Result<std::unique_ptr<GpuStaging>> create(std::shared_ptr<Gpu> gpu, bool has_zero_copy,
                                                       Transport &transport,
                                                       const AllGather &all_gather, const Log &log);
     ~GpuStaging();
@@ -67,7 +66,7 @@ private:
     std::vector<MappedMemory> pinned_;
 };
 
-// ---- Memory to lend
+// ---- Memory that peers read in place
 
 class Registrations {
 public:

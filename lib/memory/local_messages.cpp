@@ -157,7 +157,7 @@ std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) cons
     return {};
 }
 
-ZeroCopyRef Windows::lend(const void *memory, size_t bytes) const {
+ZeroCopyRef Windows::refer_to(const void *memory, size_t bytes) const {
     const auto *const data = static_cast<const std::byte *>(memory);
     if (peer_table_.local_ranks.size() == 1 && peer_table_.has_remote())
         return {.data = data, .bytes = bytes};

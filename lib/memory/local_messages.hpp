@@ -7,8 +7,8 @@
 // before they were asked for.
 //
 // A window is memory of a rank's own that the rank exposes to its peers. Windows also holds the
-// peers' windows that this rank has mapped. If a peer cannot map a window, the owner does not lend
-// it.
+// peers' windows that this rank has mapped. If a peer cannot map a window, the owner gives no
+// references to it.
 #pragma once
 
 #include "memory/peer_table.hpp"
@@ -81,8 +81,9 @@ public:
 
     // Exposes memory of this rank, as often as the rank likes; as many calls of `withdraw` withdraw
     // it. Between calls. The other ranks map it at their next refresh; if one of them cannot, the
-    // memory is never lent. Withdrawn memory stays mapped until their next refresh. Returns false
-    // if more regions are exposed than there are windows: a region without a window is not lent.
+    // no rank reads the memory in place. Withdrawn memory stays mapped until their next refresh.
+    // Returns false if more regions are exposed than there are windows: a region without a window
+    // is not read in place.
     bool expose(const ExportedRegion &memory);
     void withdraw(const std::byte *base);
     // Sets the device memory that every rank has exposed to all others, by rank, as this rank
@@ -96,10 +97,10 @@ public:
     // Costs one load for each rank that has changed nothing. Between calls.
     void refresh();
 
-    // Returns a reference to these bytes; an empty one if they do not lie in one window that all
-    // peers have mapped. A rank that is alone on its host lends any memory: the network reads all
-    // of this process.
-    ZeroCopyRef lend(const void *memory, size_t bytes) const;
+    // Returns a reference to these bytes of this rank; an empty one if they do not lie in one
+    // window that all peers have mapped. A rank that is alone on its host gets references to any
+    // memory: the network reads all of this process.
+    ZeroCopyRef refer_to(const void *memory, size_t bytes) const;
     // Returns what lies `offset` bytes into a window of `owner`, which may be this rank; an empty
     // reference if there is nothing.
     ZeroCopyRef find(uint32_t owner, uint32_t number, uint64_t offset) const;

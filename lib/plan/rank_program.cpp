@@ -89,15 +89,15 @@ public:
         : fused_(fused), schedule_(fused.schedule), call_(call), shape_(shape),
           inner_(inner_codec(call.algorithm, call.problem.codec)),
           value_bytes_(static_cast<double>(type_bytes(call.problem.type))),
-          lends_(call.problem.codec.is_lossless() &&
-                 vector_bytes(call.problem) >= call.lending_bytes),
+          has_zero_copy_(call.problem.codec.is_lossless() &&
+                         vector_bytes(call.problem) >= call.zero_copy_bytes),
           places_in_series_(places_in_series(fused.schedule)) {}
 
     RankProgram build(TaskGraph graph, std::span<const uint32_t> number_of, uint32_t peers) {
         program_.graph = std::move(graph);
         program_.outbox = schedule_.outbox;
         program_.wires = schedule_.wires;
-        program_.lends = lends_;
+        program_.has_zero_copy = has_zero_copy_;
         program_.lanes = shape_.lanes_for(schedule_.wires - schedule_.outbox);
         for (const TaskGraph::GraphTask &range : program_.graph.tasks) add(range, number_of);
         index_receives(peers);
@@ -143,7 +143,7 @@ private:
     bool is_lent(const TaskGraph::GraphTask &range, const Step &encode) const {
         const auto steps =
             std::span(schedule_.steps).subspan(range.first, range.last - range.first);
-        return lends_ &&
+        return has_zero_copy_ &&
                (encode.src.is(SlotKind::input) || std::ranges::any_of(steps, [&](const Step &step) {
                     return step.verb == Verb::decode && step.src == encode.dst &&
                            step.dst.is(SlotKind::output);
@@ -201,7 +201,7 @@ private:
     const CallGeometry &shape_;
     const Codec inner_;
     const double value_bytes_;
-    const bool lends_;
+    const bool has_zero_copy_;
     const std::vector<uint32_t> places_in_series_;
     RankProgram program_;
 };
@@ -337,7 +337,7 @@ bool SimulatedRank::release(uint32_t slot) {
     }
     const bool has_parked = !lane.parked.empty();
     lane.parked.clear();
-    return has_parked || (program_.lends && has_ended());
+    return has_parked || (program_.has_zero_copy && has_ended());
 }
 
 // ---- GOAL text

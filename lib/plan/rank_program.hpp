@@ -54,7 +54,7 @@ struct SimulatedCall {
     ComputeSpeeds speeds;
     // Lossless calls on vectors of at least so many bytes let peers read inputs and results in
     // place, as in the engine: what is sent is not copied for the peers.
-    uint64_t lending_bytes = uint64_t{16} << 10;
+    uint64_t zero_copy_bytes = uint64_t{16} << 10;
     EagerSlots eager = {};
 };
 
@@ -125,7 +125,8 @@ struct RankProgram {
     std::vector<uint32_t> slots;
     uint32_t outbox = 0, wires = 0, receives = 0;
     uint32_t lanes = 1;
-    bool lends = false; // peers read the caller's buffers, so the call ends when they have done so
+    // Peers read the caller's buffers in place, so the call ends when they have done so.
+    bool has_zero_copy = false;
     std::vector<uint32_t> receives_of; // receive tasks, by peer and then by ordinal
     std::vector<uint32_t> first_of;    // index of each peer in receives_of, and the end
 
@@ -166,7 +167,7 @@ public:
     // Begins the next call. The one before it, if any, has to have ended.
     void begin_call();
     // Whether the call's tasks are done and no peer still reads the caller's buffers.
-    bool has_ended() const { return lanes_left_ == 0 && (!program_.lends || held_ == 0); }
+    bool has_ended() const { return lanes_left_ == 0 && (!program_.has_zero_copy || held_ == 0); }
     // Returns the number of the last call that has begun.
     uint32_t call() const { return call_; }
     bool has_more_calls() const { return call_ + 1 != calls_; }

@@ -170,8 +170,8 @@ public:
     // Ends the call: this rank has read all that it will read of the call's messages and eager
     // slots. A rank that waits for the last reader can then tell which rank that is. Waits until
     // all messages to other hosts have left. Fails if the communicator has failed: a rank whose
-    // call has failed may have changed memory that it lent before other ranks had read the memory,
-    // and those ranks may have forwarded results of the changed bytes.
+    // call has failed may have changed memory that other ranks read in place before they had read
+    // it, and those ranks may have forwarded results of the changed bytes.
     virtual Done end() = 0;
     // Whether `end` would wait for no message to leave for another host. Like `end`, sends the
     // messages that wait for a next one.
@@ -182,8 +182,8 @@ public:
     virtual Done await_ended(uint64_t call) = 0;
 
     // The memory of the caller's own that peers read where it lies. The caller exposes and
-    // withdraws it and calls `refresh` between calls. What `lend` returns may be sent with a view
-    // of this rank's outbox, and the caller may change the bytes when no rank reads the view's
+    // withdraws it and calls `refresh` between calls. What `refer_to` returns may be sent with a
+    // view of this rank's outbox, and the caller may change the bytes when no rank reads the view's
     // slot.
     virtual Windows &windows() = 0;
 

@@ -157,7 +157,7 @@ void every_tier_gives_the_slow_twins_bytes() {
 }
 
 // Peers read the callers' buffers in place, in both tiers.
-void lent_buffers_give_the_same_bytes() {
+void zero_copy_gives_the_same_bytes() {
     const auto shows = [](uint32_t) { return true; };
     for (const Spots &spots : shapes) {
         TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
@@ -165,7 +165,7 @@ void lent_buffers_give_the_same_bytes() {
         const TransportOptions options = Cluster::test_options();
         Chunking cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
         cut.segment_bytes = 4096;
-        cut.lending_bytes = 0;
+        cut.zero_copy_bytes = 0;
         cut.overwriting_bytes = 0;
         for (const Collective collective : collectives_of(*parse_algorithm("hierarchy")))
             each_algorithm([&](const std::string &algorithm) {
@@ -187,6 +187,6 @@ void lent_buffers_give_the_same_bytes() {
 
 int main() {
     const CMUnitTest tests[] = {QTEST(every_tier_gives_the_slow_twins_bytes),
-                                QTEST(lent_buffers_give_the_same_bytes)};
+                                QTEST(zero_copy_gives_the_same_bytes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

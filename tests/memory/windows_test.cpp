@@ -1,6 +1,6 @@
 // Tests Windows of lib/memory/local_messages over threads and over processes: memory that a rank
-// exposes is lent as soon as every other rank has mapped it, and never if one of them cannot.
-// Withdrawn memory frees its window.
+// exposes can be read in place as soon as every other rank has mapped it, and never if one of them
+// cannot. Withdrawn memory frees its window.
 #include "tests/transport/transport_ways.hpp"
 
 #include "base/shared_memory.hpp"
@@ -73,15 +73,17 @@ template <Kind kind> void what_all_have_mapped_is_lent() {
         const Memory memory(7);
         if (rank.rank == 0) {
             transport->windows().expose(memory.own());
-            CHECK(!transport->windows().lend(memory.data(), bytes).data); // no peer has refreshed
+            CHECK(
+                !transport->windows().refer_to(memory.data(), bytes).data); // no peer has refreshed
         }
         all_look(rank, *transport);
         ZeroCopyRef zero_copy;
         if (rank.rank == 0) {
-            zero_copy = transport->windows().lend(memory.data() + 100, bytes - 100);
+            zero_copy = transport->windows().refer_to(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data == memory.data() + 100);
-            CHECK(!transport->windows().lend(memory.data() + 100, bytes).data); // beyond its end
-            CHECK(!transport->windows().lend(&zero_copy, 1).data);
+            CHECK(
+                !transport->windows().refer_to(memory.data() + 100, bytes).data); // beyond its end
+            CHECK(!transport->windows().refer_to(&zero_copy, 1).data);
         }
         const uint8_t found = pass_on(rank, *transport, 1, zero_copy);
         if (rank.rank != 0) CHECK_EQ(found, 7U);
@@ -96,12 +98,12 @@ template <Kind kind> void what_is_hidden_is_not_lent() {
         for (int i = 0; i < 2; i++) transport->windows().expose(memory.own());
         all_look(rank, *transport);
         transport->windows().withdraw(memory.data());
-        CHECK(transport->windows().lend(memory.data(), 1).data != nullptr);
+        CHECK(transport->windows().refer_to(memory.data(), 1).data != nullptr);
         transport->windows().withdraw(memory.data());
-        CHECK(!transport->windows().lend(memory.data(), 1).data);
+        CHECK(!transport->windows().refer_to(memory.data(), 1).data);
         transport->windows().withdraw(memory.data()); // an extra one has no effect
         all_look(rank, *transport);
-        CHECK(!transport->windows().lend(memory.data(), 1).data);
+        CHECK(!transport->windows().refer_to(memory.data(), 1).data);
     });
 }
 
@@ -115,7 +117,7 @@ template <Kind kind> void windows_are_used_again() {
             transport->windows().expose(memory.own());
             all_look(rank, *transport);
             const ZeroCopyRef zero_copy =
-                transport->windows().lend(memory.data() + 100, bytes - 100);
+                transport->windows().refer_to(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data != nullptr);
             const uint8_t found = pass_on(rank, *transport, ++number, zero_copy);
             if (rank.rank != 0) CHECK_EQ(found, i);
@@ -129,17 +131,17 @@ template <Kind kind> void windows_are_used_again() {
             many.emplace_back(i);
             CHECK_EQ(transport->windows().expose(many.back().own()), i < 32);
         }
-        const auto lent = [&] {
+        const auto count_readable = [&] {
             return std::count_if(many.begin(), many.end(), [&](const Memory &memory) {
-                return transport->windows().lend(memory.data(), bytes).data != nullptr;
+                return transport->windows().refer_to(memory.data(), bytes).data != nullptr;
             });
         };
         all_look(rank, *transport);
-        CHECK_EQ(lent(), 32);
+        CHECK_EQ(count_readable(), 32);
         for (size_t i = 0; i < 10; i++) transport->windows().withdraw(many[i].data());
         // The peers unmap what was withdrawn; the rest is then published and mapped.
         for (int i = 0; i < 3; i++) all_look(rank, *transport);
-        CHECK_EQ(lent(), 30);
+        CHECK_EQ(count_readable(), 30);
     });
 }
 
@@ -154,15 +156,15 @@ template <Kind kind> void another_file_is_not_taken_for_it() {
         CHECK(dup2(other.file.number(), second.file.number()) >= 0);
         for (int i = 0; i < 2; i++) {
             all_look(rank, *transport);
-            CHECK(!transport->windows().lend(first.data(), 1).data);
-            CHECK(!transport->windows().lend(second.data(), 1).data);
+            CHECK(!transport->windows().refer_to(first.data(), 1).data);
+            CHECK(!transport->windows().refer_to(second.data(), 1).data);
         }
         transport->windows().withdraw(first.data());
         transport->windows().withdraw(second.data());
     });
 }
 
-// If one rank cannot map the memory, it is not lent, and everything else still works.
+// If one rank cannot map the memory, it is not read in place, and everything else still works.
 void who_has_no_descriptors_maps_nothing() {
     run_ranks(Kind::shm, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -171,8 +173,8 @@ void who_has_no_descriptors_maps_nothing() {
         const rlimit none{.rlim_cur = 0, .rlim_max = 0};
         if (rank.rank == 2) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
         all_look(rank, *transport);
-        const bool is_lent = transport->windows().lend(memory.data(), 1).data != nullptr;
-        CHECK_EQ(is_lent, rank.rank == 2);
+        const bool is_readable = transport->windows().refer_to(memory.data(), 1).data != nullptr;
+        CHECK_EQ(is_readable, rank.rank == 2);
         CHECK_OK(run(*transport, call_number(1), Way::ring));
     });
 }
@@ -198,7 +200,8 @@ template <Kind kind> void a_loan_of_nothing_is_refused() {
     });
 }
 
-// The error names the rank that still reads the lent memory, and not the one that has released it.
+// The error names the rank that still reads the memory in place, and not the one that has released
+// it.
 template <Kind kind> void a_slow_reader_is_named() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);

@@ -142,7 +142,7 @@ static void ranks_have_lanes_of_their_own() {
 
 // Peers read the input of the root in place, and the root copies it into its own output. Each other
 // rank stores its result.
-static void what_is_lent_is_not_copied() {
+static void what_peers_read_in_place_is_not_copied() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.speeds.outer = {2, 1e30, 1e30};
     setup.count = 4 << 10;
@@ -392,7 +392,7 @@ int main() {
         QTEST(segments_follow_each_other_down_a_chain),
         QTEST(a_slot_is_waited_for),
         QTEST(ranks_have_lanes_of_their_own),
-        QTEST(what_is_lent_is_not_copied),
+        QTEST(what_peers_read_in_place_is_not_copied),
         QTEST(ranks_take_turns_on_a_core),
         QTEST(messages_take_time_of_both_ends),
         QTEST(calls_in_a_row_overlap),

@@ -13,7 +13,7 @@
 
 namespace qccl {
 
-// Larger vectors gain little, and peers may read them where they lie (Chunking::lending_bytes).
+// Larger vectors gain little, and peers may read them where they lie (Chunking::zero_copy_bytes).
 static constexpr size_t most_bytes_of_a_call = size_t{64} << 10;
 // Calls of more kinds than this are no likely mixture; each is compared with all.
 static constexpr size_t most_kinds = 16;

@@ -336,7 +336,7 @@ Chunking Creation::cut(Transport &transport, const GpuStaging *staging) const {
         staging ? staging->eager_slots().eager_slot_bytes : transport.eager_slot_bytes();
     if (!staging) return cut;
     cut.eager_exchanges = GpuFastPath::most_exchanges;
-    cut.lending_bytes = UINT64_MAX;
+    cut.zero_copy_bytes = UINT64_MAX;
     cut.whole_tiles = comm_config_.device != host_device_name;
     return cut;
 }
@@ -411,8 +411,8 @@ Creation::connect(const LocalResources &resources, const std::shared_ptr<Sibling
 Result<std::unique_ptr<GpuStaging>> Creation::share_device(const LocalResources &resources,
                                                            Transport &transport) {
     if (gpus_ == 0) return std::unique_ptr<GpuStaging>();
-    const bool may_lend = gpus_ == transport.size() && hosts_.empty() && !settings_.checksum;
-    return GpuStaging::create(resources.device.gpu, may_lend, transport, all_gather(),
+    const bool has_zero_copy = gpus_ == transport.size() && hosts_.empty() && !settings_.checksum;
+    return GpuStaging::create(resources.device.gpu, has_zero_copy, transport, all_gather(),
                               *resources.log);
 }
 

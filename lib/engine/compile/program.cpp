@@ -87,17 +87,18 @@ public:
         if (program_.cut.inbox_bytes != 0 && !program_.layout.is_pairwise()) find_batches();
         order(dependencies);
         const Chunking &cut = program_.cut;
-        program_.may_lend = program_.work.feedback == Feedback::none &&
-                            program_.work.codec.is_lossless() &&
-                            program_.work.inner_codec.is_lossless() && !cut.has_checksums &&
-                            program_.raw_bytes >= cut.lending_bytes;
-        if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
+        program_.allows_zero_copy = program_.work.feedback == Feedback::none &&
+                                    program_.work.codec.is_lossless() &&
+                                    program_.work.inner_codec.is_lossless() && !cut.has_checksums &&
+                                    program_.raw_bytes >= cut.zero_copy_bytes;
+        if (program_.allows_zero_copy)
+            program_.zero_copy_sources = find_zero_copy_sources(schedule_, runs_);
         // Peers need the products.
         if (product_)
-            for (Lendable &each : program_.lendable) each.input.reset();
+            for (ZeroCopySource &each : program_.zero_copy_sources) each.input.reset();
         // In place, two ranks that exchange parts would each wait for the other to read first.
         if (row_of(program_.work.collective).exchanges)
-            for (Lendable &each : program_.lendable) each.also_in_place = false;
+            for (ZeroCopySource &each : program_.zero_copy_sources) each.also_in_place = false;
         return {};
     }
 

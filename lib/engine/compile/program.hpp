@@ -131,8 +131,9 @@ struct Program {
     bool exchanges_parts = false;
     std::vector<uint32_t> wire_peers{}; // if exchanges_parts: by received wire slot, the sender
     // Peers may read the caller's buffers in place.
-    bool may_lend = false;
-    std::vector<Lendable> lendable{}; // if may_lend: by Op::ordinal of encodes
+    bool allows_zero_copy = false;
+    std::vector<ZeroCopySource>
+        zero_copy_sources{}; // if allows_zero_copy: by Op::ordinal of encodes
 
     // Returns the number of receive buffers that a lane needs: one for each message that it may
     // hold, if ranks are on several hosts, else 0.

@@ -112,7 +112,7 @@ public:
     LendAnalysis(const Schedule &schedule, std::span<const StepRun> runs)
         : steps_(schedule.steps), runs_(runs) {}
 
-    Lendable look(const StepRun &run, uint32_t encode) const {
+    ZeroCopySource look(const StepRun &run, uint32_t encode) const {
         const Step &step = steps_[encode];
         const bool is_input = step.src.is(SlotKind::input);
         return {.input = is_input ? std::optional<uint32_t>(step.src.index) : std::nullopt,
@@ -178,9 +178,10 @@ private:
 
 } // namespace
 
-std::vector<Lendable> find_lendable(const Schedule &schedule, std::span<const StepRun> runs) {
+std::vector<ZeroCopySource> find_zero_copy_sources(const Schedule &schedule,
+                                                   std::span<const StepRun> runs) {
     const LendAnalysis analysis(schedule, runs);
-    std::vector<Lendable> found;
+    std::vector<ZeroCopySource> found;
     for (const StepRun &run : runs)
         for (uint32_t i = run.first; i < run.last; i++) {
             const Step &step = schedule.steps[i];

@@ -3,11 +3,11 @@
 // functions; any thread.
 //
 // Three passes make operations of a placed schedule: place_accumulators decides where each
-// accumulator lives while an instance runs, in a tile or in a segment buffer; find_lendable finds
-// the values that a rank sends and that also lie in the caller's buffers, so that peers can read
-// them there (zero copy) instead of in the outbox; translate turns steps into operations on
-// operands without addresses. The compiler of programs uses them. Pure functions of one rank's
-// schedule; any thread.
+// accumulator lives while an instance runs, in a tile or in a segment buffer;
+// find_zero_copy_sources finds the values that a rank sends and that also lie in the caller's
+// buffers, so that peers can read them there (zero copy) instead of in the outbox; translate turns
+// steps into operations on operands without addresses. The compiler of programs uses them. Pure
+// functions of one rank's schedule; any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -49,7 +49,7 @@ struct Chunking {
     bool has_checksums = false; // chunks carry a CRC32C, which receivers check
     // From this vector size on, peers read the caller's buffers in place where they can. May differ
     // between ranks.
-    uint64_t lending_bytes = uint64_t{16} << 10;
+    uint64_t zero_copy_bytes = uint64_t{16} << 10;
     // The same threshold for calls in which each rank's sum overwrites what its peers have read.
     // While the vectors stay in the caches, reading in place then costs more than a copy (1.6 times
     // as much for 1 MiB, between two cores of a Zen 4 that share a cache). May differ between
@@ -139,7 +139,7 @@ AccumulatorPlacement place_accumulators(const Fused &fused, std::span<const Step
 // ---- Zero copy
 
 // Where peers can read what one encode writes, if the encode only copies values.
-struct Lendable {
+struct ZeroCopySource {
     std::optional<uint32_t> input; // chunk of the input that holds the value
     // Peers may read the input also if the output lies in the same memory. A run that writes the
     // output there has to wait for the readers.
@@ -151,7 +151,8 @@ struct Lendable {
 
 // Returns the result for each encode, by its Step::ordinal. The schedule must be placed; the engine
 // issues each of `runs` as a whole.
-std::vector<Lendable> find_lendable(const Schedule &schedule, std::span<const StepRun> runs);
+std::vector<ZeroCopySource> find_zero_copy_sources(const Schedule &schedule,
+                                                   std::span<const StepRun> runs);
 
 // ---- Steps to operations
 

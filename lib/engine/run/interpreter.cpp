@@ -94,7 +94,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::step() {
         if (have_met) QCCL_TRY(end_meeting());
         return have_met;
     }
-    if (running_ == 0) return take_back();
+    if (running_ == 0) return try_end();
     QCCL_TRY(const bool has_moved, advance_any());
     if (has_moved && progresses_between_steps_) transport_.progress();
     return has_moved;
@@ -117,7 +117,7 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
     QCCL_TRY(memory_.unpacked.prepare(device_, program_));
     QCCL_TRY(cut_outbox());
     QCCL_TRY(place_wires());
-    if (program_.may_lend && !memory_.gpu && call_.parts.empty()) lend();
+    if (program_.allows_zero_copy && !memory_.gpu && call_.parts.empty()) allow_zero_copy();
     if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
@@ -166,15 +166,16 @@ template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint3
     return {};
 }
 
-template <class Trace> void Interpreter<Trace>::lend() {
-    executor_.lend({.send = transport_.windows().lend(call_.send, program_.send_bytes),
-                    .recv = transport_.windows().lend(call_.recv, program_.recv_bytes)});
+template <class Trace> void Interpreter<Trace>::allow_zero_copy() {
+    const Windows &windows = transport_.windows();
+    executor_.allow_zero_copy({.send = windows.refer_to(call_.send, program_.send_bytes),
+                               .recv = windows.refer_to(call_.recv, program_.recv_bytes)});
 }
 
 // The caller may change its buffers when the call returns, so no peer may read them after that.
 // Memory that exists for this call alone ends then too.
-template <class Trace> bool Interpreter<Trace>::take_back() {
-    const bool has_readers = executor_.lends() || program_.overflows;
+template <class Trace> bool Interpreter<Trace>::try_end() {
+    const bool has_readers = executor_.has_zero_copy() || program_.overflows;
     if (has_readers &&
         !are_slots_free(transport_, 0, program_.geometry.lanes * program_.schedule.outbox))
         return false;
@@ -414,7 +415,7 @@ template <class Trace> bool Interpreter<Trace>::may_begin(PipelineLane &lane, co
         if (op.what == Op::What::write_header &&
             !transport_.is_free(executor_.slot(lane, op.dst.index)))
             return false;
-        if (executor_.lends() && is_read_by_peers(lane, op)) return false;
+        if (executor_.has_zero_copy() && is_read_by_peers(lane, op)) return false;
     }
     return true;
 }
@@ -424,7 +425,8 @@ template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineLane &l
     const std::span<const std::byte> range = executor_.overwritten(lane, op);
     const auto wires = lane.own_wires();
     return std::any_of(wires.begin(), wires.end(), [&](const HeldView &held) {
-        return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.view.slot));
+        return held.shares_bytes_with(range) &&
+               (held.readers != 0 || !transport_.is_free(held.view.slot));
     });
 }
 

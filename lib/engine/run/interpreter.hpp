@@ -45,9 +45,9 @@ private:
     Done cut_outbox();
     Done place_wires();
     Done await_free(uint32_t first, uint32_t slots);
-    void lend();
-    // Ends the call, unless peers still read what this rank has lent. Returns whether it has ended.
-    bool take_back();
+    void allow_zero_copy();
+    // Ends the call, unless peers still read this rank's memory. Returns whether it has ended.
+    bool try_end();
 
     enum class Progress : uint8_t { none, started, done };
 

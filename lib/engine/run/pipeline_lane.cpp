@@ -13,14 +13,14 @@ namespace qccl {
 // ---- Received chunks
 
 static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-                              const LentPayload &lent) {
-    if (!lent.bytes.data())
+                              const ZeroCopyPayload &zero_copy) {
+    if (!zero_copy.bytes.data())
         return open_chunk(bytes, *expected.codec, expected.type, expected.count);
     const uint64_t payload = payload_layout(*expected.codec, expected.type, expected.count).bytes;
-    const uint64_t bounded = std::min<uint64_t>(lent.bytes.size(), payload);
-    if (lent.is_out_of_sight)
+    const uint64_t bounded = std::min<uint64_t>(zero_copy.bytes.size(), payload);
+    if (zero_copy.is_out_of_sight)
         return open_header(bytes, bounded, *expected.codec, expected.type, expected.count);
-    return open_chunk(bytes, lent.bytes.first(bounded), *expected.codec, expected.type,
+    return open_chunk(bytes, zero_copy.bytes.first(bounded), *expected.codec, expected.type,
                       expected.count);
 }
 
@@ -46,8 +46,8 @@ static Done from_sender(const Done &checked, const ExpectedChunk &expected) {
 }
 
 Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-             const LentPayload &lent) {
-    return from_sender(check(bytes, expected, open(bytes, expected, lent)), expected);
+             const ZeroCopyPayload &zero_copy) {
+    return from_sender(check(bytes, expected, open(bytes, expected, zero_copy)), expected);
 }
 
 Done inspect_packed(const Kernels &kernels, std::span<const std::byte> bytes,

@@ -43,15 +43,15 @@ struct ExpectedChunk {
 
 // A payload that does not lie behind its header. `bytes` is the memory that may be read from there
 // on, perhaps more than the payload.
-struct LentPayload {
+struct ZeroCopyPayload {
     std::span<const std::byte> bytes{};
     bool is_out_of_sight = false; // the host cannot read it
 };
 
-// Checks the chunk in `bytes`, and its payload in `lent` if that is set. The error (damaged_data)
-// names the sending rank and what differs.
+// Checks the chunk in `bytes`, and its payload in `zero_copy` if that is set. The error
+// (damaged_data) names the sending rank and what differs.
 Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-             const LentPayload &lent = {});
+             const ZeroCopyPayload &zero_copy = {});
 // Checks a packed chunk in the same way, and unpacks it to `chunk`, which has space for
 // encoded_bytes. After an error `chunk` is undefined.
 Done inspect_packed(const Kernels &kernels, std::span<const std::byte> bytes,
@@ -68,14 +68,15 @@ struct HeldView {
     // Header and payload as kernels write and read them, if the message is packed; null: it is not.
     std::byte *unpacked = nullptr;
 
-    bool is_lent() const { return view.zero_copy.data != nullptr; }
-    bool lends_of(std::span<const std::byte> range) const {
-        return is_lent() && range.data() < view.zero_copy.data + view.zero_copy.bytes &&
+    bool is_zero_copy() const { return view.zero_copy.data != nullptr; }
+    // Whether its zero-copy bytes and the range have bytes in common.
+    bool shares_bytes_with(std::span<const std::byte> range) const {
+        return is_zero_copy() && range.data() < view.zero_copy.data + view.zero_copy.bytes &&
                view.zero_copy.data < range.data() + range.size();
     }
     const std::byte *payload() const {
         if (unpacked) return unpacked + header_bytes;
-        return is_lent() ? view.zero_copy.data : view.data + header_bytes;
+        return is_zero_copy() ? view.zero_copy.data : view.data + header_bytes;
     }
 };
 

@@ -53,11 +53,11 @@ TaskExecutor::TaskExecutor(const Device &device, EngineMemory &memory, const Pro
     context_.scaling = scaling_.get();
 }
 
-void TaskExecutor::lend(const ZeroCopyBuffers &loans) {
+void TaskExecutor::allow_zero_copy(const ZeroCopyBuffers &buffers) {
     const CollectiveRow &row = row_of(program_.work.collective);
     const bool overwrites = is_in_place_ && row.reduces && !row.scatters;
     if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes)
-        zero_copy_buffers_ = loans;
+        zero_copy_buffers_ = buffers;
 }
 
 void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_payloads) {
@@ -74,7 +74,7 @@ void TaskExecutor::gather(PipelineLane &lane, const Task &task, bool streams_pay
     part_operands_.clear();
     scratch_wire_.reset();
     streams_payloads_ = streams_payloads;
-    lent_ = nullptr;
+    zero_copy_output_ = nullptr;
     stored_ = 0;
     for (const Op &op : ops)
         if (op.what == Op::What::write_header)
@@ -180,7 +180,7 @@ Done TaskExecutor::take(PipelineLane &lane, const Step &step, const MessageView 
                       .is_out_of_sight = view.zero_copy.window == device_window}));
     // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
     // forwarding the message to another host sends no more than that.
-    if (held.is_lent())
+    if (held.is_zero_copy())
         held.view.zero_copy.bytes = encoded_bytes(codec, work.type, segment.count) - header_bytes;
     return {};
 }
@@ -196,10 +196,10 @@ void TaskExecutor::resolve(PipelineLane &lane, const Op &op, const ElementRange 
                                     part_operand(lane, op.src, op.chunk));
     const bool lies_there =
         !has_parts && op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
-    if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == lent_)) return;
-    if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
+    if (lies_there || (op.dst.is(OperandRef::Kind::output) && dst == zero_copy_output_)) return;
+    if (stores_payload && lane.wire(op.dst.index).is_zero_copy()) zero_copy_output_ = dst;
     const bool is_packed = stores_payload && lane.wire(op.dst.index).unpacked;
-    const bool stores_shared = (stores_payload && !is_packed) || was_lent(lane, op);
+    const bool stores_shared = (stores_payload && !is_packed) || overwrites_zero_copy(lane, op);
     if (stores_shared) stored_++;
     memory_.steps.push_back(
         {.what = op.what,
@@ -272,25 +272,25 @@ void TaskExecutor::write_header(PipelineLane &lane, const Op &op, const ElementR
         held.view.bytes = header_bytes;
         return;
     }
-    if (segment.count == 0 || !lends()) return;
+    if (segment.count == 0 || !has_zero_copy()) return;
     held.view.zero_copy = find_zero_copy(lane, op);
-    if (!held.is_lent()) return;
+    if (!held.is_zero_copy()) return;
     held.view.zero_copy.bytes = payload_bytes;
     held.view.bytes = header_bytes;
-    held.readers = program_.lendable[op.ordinal].readers;
+    held.readers = program_.zero_copy_sources[op.ordinal].readers;
 }
 
 // An input already lies in the caller's memory, and an output has to be stored there anyway.
 ZeroCopyRef TaskExecutor::find_zero_copy(const PipelineLane &lane, const Op &header) const {
-    const Lendable &lendable = program_.lendable[header.ordinal];
+    const ZeroCopySource &source = program_.zero_copy_sources[header.ordinal];
     const auto part = [&](ZeroCopyRef whole, Slot slot) {
         whole.data += range(lane, slot, header.chunk).offset * type_bytes(program_.work.type);
         return whole;
     };
-    if (lendable.input && zero_copy_buffers_.send.data && (!is_in_place_ || lendable.also_in_place))
-        return part(zero_copy_buffers_.send, input(*lendable.input));
-    if (lendable.output && zero_copy_buffers_.recv.data)
-        return part(zero_copy_buffers_.recv, output(*lendable.output));
+    if (source.input && zero_copy_buffers_.send.data && (!is_in_place_ || source.also_in_place))
+        return part(zero_copy_buffers_.send, input(*source.input));
+    if (source.output && zero_copy_buffers_.recv.data)
+        return part(zero_copy_buffers_.recv, output(*source.output));
     return {};
 }
 
@@ -321,12 +321,12 @@ std::span<const std::byte> TaskExecutor::overwritten(PipelineLane &lane, const O
     return {writable(lane, op.dst, op.chunk), count * type_bytes(program_.work.type)};
 }
 
-bool TaskExecutor::was_lent(PipelineLane &lane, const Op &op) const {
+bool TaskExecutor::overwrites_zero_copy(PipelineLane &lane, const Op &op) const {
     if (!is_in_place_ || !op.dst.is(OperandRef::Kind::output)) return false;
     const auto range = overwritten(lane, op);
     const auto wires = lane.own_wires();
     return std::any_of(wires.begin(), wires.end(),
-                       [&](const HeldView &held) { return held.lends_of(range); });
+                       [&](const HeldView &held) { return held.shares_bytes_with(range); });
 }
 
 Noise TaskExecutor::noise(const Op &op, const ElementRange &segment) const {

@@ -41,8 +41,10 @@ public:
     }
 
     // From now on peers read the caller's buffers in place where that pays.
-    void lend(const ZeroCopyBuffers &loans);
-    bool lends() const { return zero_copy_buffers_.send.data || zero_copy_buffers_.recv.data; }
+    void allow_zero_copy(const ZeroCopyBuffers &buffers);
+    bool has_zero_copy() const {
+        return zero_copy_buffers_.send.data || zero_copy_buffers_.recv.data;
+    }
 
     // Runs the task's operations. The lane then holds what they have encoded, which is stored past
     // the cache if `streams_payloads` is set. Returns how many operations stored bytes that peers
@@ -104,8 +106,8 @@ private:
     PartOperand part_operand(const PipelineLane &lane, OperandRef place, uint32_t chunk) const;
     void run_parts(const ElementRange &segment);
     void point_into(const CallPart &part, uint64_t skipped, size_t i);
-    // Returns true if peers were given the memory that the operation overwrites.
-    bool was_lent(PipelineLane &lane, const Op &op) const;
+    // Returns true if peers read in place what the operation overwrites.
+    bool overwrites_zero_copy(PipelineLane &lane, const Op &op) const;
     // `header`: the write_header of the chunk that peers may read where it lies.
     ZeroCopyRef find_zero_copy(const PipelineLane &lane, const Op &header) const;
     std::byte *scratch(const Op &op);
@@ -148,8 +150,8 @@ private:
     bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // wire slot whose tile lies in the scratch
     ZeroCopyBuffers zero_copy_buffers_;
-    const std::byte *lent_ = nullptr; // output that the task stores for peers
-    uint32_t stored_ = 0;             // operations of the task that store for peers
+    const std::byte *zero_copy_output_ = nullptr; // that the task stores and peers read in place
+    uint32_t stored_ = 0;                         // operations of the task that store for peers
 };
 
 } // namespace qccl

@@ -1,7 +1,7 @@
 // Tests calls whose buffers peers read in place: they give the slow twin's bytes whichever ranks
-// lend, no call returns while a peer still reads, and no result is wrong if a call fails. Every
-// rank scribbles over its buffers as soon as its call has returned. QTEST_FULL=1 runs the whole
-// table of cases, otherwise a pair sample.
+// expose their buffers, no call returns while a peer still reads, and no result is wrong if a call
+// fails. Every rank scribbles over its buffers as soon as its call has returned. QTEST_FULL=1 runs
+// the whole table of cases, otherwise a pair sample.
 #include "tests/kit/engine_ranks.hpp"
 #include "tests/transport/faulty_transport.hpp"
 #include "tests/kit/sample.hpp"
@@ -24,28 +24,28 @@ std::vector<uint64_t> counts(uint32_t ranks) {
     return {0, 1, ranks - 1, 1001, 4097, uint64_t{6720} * ranks - 3};
 }
 
-Chunking lending_cut(size_t segment_bytes, uint32_t lanes) {
+Chunking zero_copy_cut(size_t segment_bytes, uint32_t lanes) {
     const TransportOptions options = Cluster::test_options();
     return {.outbox_bytes = options.outbox_bytes,
             .slots = options.slots,
             .segment_bytes = segment_bytes,
             .lanes = lanes,
-            .lending_bytes = 0,
+            .zero_copy_bytes = 0,
             .overwriting_bytes = 0};
 }
 
-// Many small segments, few large ones, no tiles, and nothing lent.
+// Many small segments, few large ones, no tiles, and no zero copy.
 std::vector<Chunking> cuts() {
-    std::vector<Chunking> cuts{lending_cut(4096, 3), lending_cut(65536, 2), lending_cut(16384, 4),
-                               lending_cut(4096, 2)};
+    std::vector<Chunking> cuts{zero_copy_cut(4096, 3), zero_copy_cut(65536, 2),
+                               zero_copy_cut(16384, 4), zero_copy_cut(4096, 2)};
     cuts[2].joins = false;
-    cuts[3].lending_bytes = ~uint64_t{0};
+    cuts[3].zero_copy_bytes = ~uint64_t{0};
     return cuts;
 }
 
 // Shakes the order of events, and counts the messages that consist of a header alone.
-Wrap shaken(std::atomic<uint64_t> &lent) {
-    return [&lent](uint32_t rank, std::unique_ptr<Transport> transport) {
+Wrap shaken(std::atomic<uint64_t> &headers) {
+    return [&headers](uint32_t rank, std::unique_ptr<Transport> transport) {
         const auto random = std::make_shared<std::minstd_rand>(rank + 1);
         Faults faults;
         faults.holds = [random](uint32_t, MessageTag) { return (*random)() % 4 == 0; };
@@ -57,7 +57,7 @@ Wrap shaken(std::atomic<uint64_t> &lent) {
             if ((*random)() % 16 == 0) *full_until = now + 300us;
             return now < *full_until;
         };
-        faults.sent = [&lent](size_t bytes) { lent += bytes == header_bytes; };
+        faults.sent = [&headers](size_t bytes) { headers += bytes == header_bytes; };
         return std::make_unique<FaultyTransport>(std::move(transport), faults);
     };
 }
@@ -98,22 +98,22 @@ template <class Visitor> void each_call(uint32_t ranks, Visitor visit) {
                     }
 }
 
-enum class Lenders { none, some, all };
+enum class Exposing { none, some, all };
 
 struct Team {
     uint32_t ranks;
-    Lenders lenders;
+    Exposing exposing;
 };
 
 std::vector<Team> teams() {
     std::vector<Team> all;
     for (const uint32_t ranks : {2, 3, 4, 5})
-        for (const Lenders lenders : {Lenders::none, Lenders::some, Lenders::all})
-            all.push_back({ranks, lenders});
+        for (const Exposing exposing : {Exposing::none, Exposing::some, Exposing::all})
+            all.push_back({ranks, exposing});
     return all;
 }
 
-// In the large calls something is lent for certain.
+// In the large calls peers read something in place for certain.
 ChosenCases choose_cases() {
     PairSample<7> sample;
     for (const Team &team : teams())
@@ -122,7 +122,7 @@ ChosenCases choose_cases() {
             const auto nth = std::ranges::find(all, call.count) - all.begin();
             for (const uint64_t in_place : {0, 1})
                 sample.offer(false,
-                             {team.ranks * 3 + static_cast<uint64_t>(team.lenders),
+                             {team.ranks * 3 + static_cast<uint64_t>(team.exposing),
                               PairSample<7>::value(call.algorithm),
                               static_cast<uint64_t>(call.collective),
                               static_cast<uint64_t>(call.type), static_cast<uint64_t>(call.op),
@@ -133,21 +133,21 @@ ChosenCases choose_cases() {
 
 void check_calls(ChosenCases &cases, const Team &team) {
     const auto shows = [=](uint32_t rank) {
-        return team.lenders == Lenders::all || (team.lenders == Lenders::some && rank % 2 == 1);
+        return team.exposing == Exposing::all || (team.exposing == Exposing::some && rank % 2 == 1);
     };
-    std::atomic<uint64_t> lent{0};
-    Cluster cluster(team.ranks, Cluster::test_options(), shaken(lent), shows);
+    std::atomic<uint64_t> headers{0};
+    Cluster cluster(team.ranks, Cluster::test_options(), shaken(headers), shows);
     each_call(team.ranks, [&](const TwinCall &call) {
         const bool is_large = call.count == counts(team.ranks).back();
         for (const bool in_place : {false, true}) {
             if (!cases.takes()) continue;
-            const uint64_t before = lent;
+            const uint64_t before = headers;
             check_case(cluster, call, in_place);
             if (!is_large) continue; // a header alone may also be that of an empty chunk
             // In place, two ranks that exchange parts would each wait for the other to read first.
             const bool may_copy = in_place && row_of(call.collective).exchanges;
-            if (team.lenders == Lenders::all && !may_copy) CHECK(lent > before);
-            if (team.lenders == Lenders::none) CHECK_EQ(lent.load(), before);
+            if (team.exposing == Exposing::all && !may_copy) CHECK(headers > before);
+            if (team.exposing == Exposing::none) CHECK_EQ(headers.load(), before);
         }
     });
 }
@@ -165,8 +165,8 @@ void get_acquainted(Cluster &cluster, TwinCall &call, const Chunking &cut) {
     (void)cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
 }
 
-// The root has finished its steps once its buffer is lent, but its call returns only after the last
-// reader has finished.
+// The root has finished its steps once peers may read its buffer, but its call returns only after
+// the last reader has finished.
 void nobody_returns_while_a_peer_reads() {
     constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_slow{false}, has_returned{false}, returned_early{false};
@@ -181,7 +181,7 @@ void nobody_returns_while_a_peer_reads() {
                     [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Chunking cut = lending_cut(65536, 1);
+    const Chunking cut = zero_copy_cut(65536, 1);
     get_acquainted(cluster, call, cut);
     call.number = 2;
     is_slow = true;
@@ -198,8 +198,9 @@ void nobody_returns_while_a_peer_reads() {
     CHECK(!is_slow && !returned_early);
 }
 
-// The reader is slow enough to see what the lender does after the lender's call has failed.
-void a_failed_lender_is_not_believed() {
+// The reader is slow enough to see what the rank whose buffer it reads does after that rank's call
+// has failed.
+void bytes_of_a_failed_rank_are_not_believed() {
     constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_armed{false}, has_returned{false};
     std::unique_ptr<Cluster> cluster;
@@ -213,7 +214,7 @@ void a_failed_lender_is_not_believed() {
                                         [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Chunking cut = lending_cut(65536, 1);
+    const Chunking cut = zero_copy_cut(65536, 1);
     get_acquainted(*cluster, call, cut);
     call.number = 2;
     is_armed = true;
@@ -228,16 +229,16 @@ void a_failed_lender_is_not_believed() {
 }
 
 // The n-th operation of one rank fails, for every n until none does. The rank returns at once and
-// scribbles over what it has lent. A peer that has read the scribbled bytes must fail: a call that
-// succeeds has the right result.
-void check_failed_lender(Collective collective, const char *algorithm, bool all_lend) {
+// scribbles over what its peers read. A peer that has read the scribbled bytes must fail: a call
+// that succeeds has the right result.
+void check_failed_rank(Collective collective, const char *algorithm, bool all_expose) {
     constexpr uint32_t ranks = 3, injected = 1;
     for (uint64_t n = 1, operations = n; operations >= n; n++) {
         TwinCall call{.collective = collective,
                       .algorithm = algorithm,
                       .count = collective == Collective::all_reduce ? 200000U : 60000U,
                       .ranks = ranks};
-        const Chunking cut = lending_cut(65536, 2);
+        const Chunking cut = zero_copy_cut(65536, 2);
         operations = 0;
         bool is_armed = false;
         const Faults faults{.before = [&](const char *operation) -> Done {
@@ -245,7 +246,7 @@ void check_failed_lender(Collective collective, const char *algorithm, bool all_
             return Error::make(Code::system_error, "%s is made to fail", operation);
         }};
         Cluster cluster(ranks, Cluster::test_options(), inject_at(injected, faults),
-                        [=](uint32_t rank) { return all_lend || rank == injected; });
+                        [=](uint32_t rank) { return all_expose || rank == injected; });
         get_acquainted(cluster, call, cut);
         is_armed = true;
         call.number = 2;
@@ -260,14 +261,14 @@ void check_failed_lender(Collective collective, const char *algorithm, bool all_
     }
 }
 
-// With one lender, a peer that has read scribbled bytes passes them on to ranks that have read
-// nothing in place.
-void no_result_is_made_of_what_a_failed_call_has_lent() {
-    for (const bool all_lend : {false, true})
+// If one rank exposes its buffers, a peer that has read scribbled bytes passes them on to ranks
+// that have read nothing in place.
+void no_result_is_made_of_what_a_failed_rank_exposed() {
+    for (const bool all_expose : {false, true})
         for (const char *algorithm : {"direct", "ring"})
             for (const Collective collective :
                  {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-                check_failed_lender(collective, algorithm, all_lend);
+                check_failed_rank(collective, algorithm, all_expose);
 }
 
 } // namespace
@@ -276,8 +277,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(every_call_gives_the_slow_twins_bytes),
         QTEST(nobody_returns_while_a_peer_reads),
-        QTEST(a_failed_lender_is_not_believed),
-        QTEST(no_result_is_made_of_what_a_failed_call_has_lent),
+        QTEST(bytes_of_a_failed_rank_are_not_believed),
+        QTEST(no_result_is_made_of_what_a_failed_rank_exposed),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
