@@ -5,8 +5,8 @@ namespace qccl {
 
 CallInFlight::CallInFlight(Engine &engine, const Program &program, const Call &call)
     : engine_(engine), program_(program), call_(call),
-      interpreter_(engine.transport_, engine.device_, engine.memory_, engine.counters_, program_,
-                   call_, engine.streams_results(program_, call_), trace_, nullptr) {}
+      interpreter_(engine.context(), program_, call_, engine.streams_results(program_, call_),
+                   trace_, nullptr) {}
 
 Result<std::unique_ptr<CallInFlight>> CallInFlight::begin(Engine &engine, const Program &program,
                                                           const Call &call) {

@@ -310,9 +310,7 @@ Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace,
     if (memory_.gpu && program.work.op == RedOp::pre_mul_sum)
         QCCL_TRY(memory_.factors.fill(device_, *memory_.gpu, *call.op, program.segment_values));
     const auto run = [&] {
-        return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace,
-                           exchanged)
-            .run();
+        return Interpreter(context(), program, call, streams, trace, exchanged).run();
     };
     return memory_.gpu ? on_gpu(run) : run();
 }

@@ -219,6 +219,14 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
 
 struct ExchangedParts;
 
+// What all calls of an engine run with. It lives as long as the engine.
+struct EngineContext {
+    Transport &transport;
+    const Device &device;
+    EngineMemory &memory;
+    Counters &counters;
+};
+
 class Engine {
 public:
     // `transport` must outlive the engine.
@@ -268,6 +276,7 @@ public:
 private:
     friend class CallInFlight;
 
+    EngineContext context() { return {transport_, device_, memory_, counters_}; }
     Done run_as_asked(const Program &program, const Call &call);
     Done run_with_feedback(const Program &program, const Call &call);
     Done add_owed_on_gpu(const Work &work, const Call &call, uint64_t count);

@@ -53,13 +53,13 @@ bool begins_without_wait(const EngineMemory &memory, const Transport &transport,
 }
 
 template <class Trace>
-Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
-                                Counters &counters, const Program &program, const Call &call,
-                                bool streams, Trace &trace, const ExchangedParts *exchanged)
-    : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), call_(call), trace_(trace), exchanged_(exchanged),
-      executor_(device, memory, program, call, streams),
-      store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
+Interpreter<Trace>::Interpreter(const EngineContext &engine, const Program &program,
+                                const Call &call, bool streams, Trace &trace,
+                                const ExchangedParts *exchanged)
+    : transport_(engine.transport), device_(engine.device), memory_(engine.memory),
+      counters_(engine.counters), program_(program), call_(call), trace_(trace),
+      exchanged_(exchanged), executor_(engine.device, engine.memory, program, call, streams),
+      store_(engine.memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
       progresses_between_steps_(
           program.geometry.wire_bytes > Transport::short_message_bytes &&
           (program.geometry.wire_bytes < Transport::long_message_bytes || program.overflows)) {}

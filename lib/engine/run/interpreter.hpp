@@ -23,8 +23,7 @@ template <class Trace> class Interpreter {
 public:
     // With `streams` results are stored past the cache. `exchanged`: parts that the interpreter
     // leaves out; may be null. All references must outlive the interpreter.
-    Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
-                Counters &counters, const Program &program, const Call &call, bool streams,
+    Interpreter(const EngineContext &engine, const Program &program, const Call &call, bool streams,
                 Trace &trace, const ExchangedParts *exchanged);
 
     // Runs the call to its end. An error is the transport's, the device's or that of a damaged
