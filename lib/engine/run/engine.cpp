@@ -49,7 +49,7 @@ Counts Counters::read() const {
 
 // Fast-path calls refresh the windows only once in so many calls: a refresh reads cache lines that
 // peers write, and so small a call feels that.
-static constexpr uint64_t calls_between_looks = 64;
+static constexpr uint64_t calls_between_refreshes = 64;
 
 bool is_in_place(const Program &program, const Call &call) {
     if (program.send_bytes == 0 || program.recv_bytes == 0) return false;
@@ -240,7 +240,7 @@ static CallNumbers numbers_of(const Call &call) {
 }
 
 void Engine::refresh_windows(const Program &program, const Call &call) {
-    if (!program.fast_path || call.number % calls_between_looks == 0)
+    if (!program.fast_path || call.number % calls_between_refreshes == 0)
         transport_.windows().refresh();
 }
 
