@@ -127,26 +127,48 @@ Done GpuFastPath::launch_barrier(size_t exchange, KernelLauncher &launcher, uint
                                     .met_on_host = met_on_host(exchange)});
 }
 
+std::byte *GpuFastPath::address(const EagerOperand &place, size_t exchange, const Program &program,
+                                const FastPathCall &call) const {
+    switch (place.base) {
+    case Base::recv: return call.recv + place.offset;
+    case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
+    case Base::sum: return call.sum;
+    case Base::eager_slot:
+    case Base::own_slot:
+        return eager_slot(place.rank, exchange) + place.offset + program.fast_path->header;
+    case Base::decoded: return call.decoded;
+    case Base::residual: return call.residual + place.offset;
+    case Base::none: break;
+    }
+    return nullptr;
+}
+
+TileStep GpuFastPath::step_of(const EagerOp &op, size_t stage, uint64_t first_index,
+                              const Program &program, const FastPathCall &call) const {
+    // A stage writes the eager slot of its own exchange, and reads the slots of the exchange
+    // before, but what it has just encoded in its own slot.
+    const size_t exchange_read = op.src.base == Base::own_slot ? stage : stage - 1;
+    // Only these launches read a sum that has its own memory. Stride 0 lets it stay in registers.
+    const bool is_hidden = op.dst.base == Base::sum;
+    return {.what = op.what,
+            .dst_type = op.dst_type,
+            .src_type = op.src_type,
+            .dst = address(op.dst, stage, program, call),
+            .src = address(op.src, exchange_read, program, call),
+            .dst_stride = is_hidden ? 0 : type_bytes(op.dst_type),
+            .src_stride = type_bytes(op.src_type),
+            .noise = {.key = noise_key(call.noise_seed, op.noise_rank, op.ordinal),
+                      .call = call.noise_call,
+                      .first_index = first_index},
+            .decoded = call.decoded,
+            .factor = op.is_divided ? program.work.team.size : 1,
+            .velocity = call.velocity};
+}
+
 Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &program,
                          const FastPathCall &call) {
     const Work &work = program.work;
     const FastPathProgram &bound = *program.fast_path;
-    const uint64_t header = work.codec.is_lossless() ? 0 : header_bytes;
-    // A stage writes the eager slot of its own exchange, and reads the slots of the exchange
-    // before.
-    const auto at = [&](const EagerOperand &place, size_t exchange) -> std::byte * {
-        switch (place.base) {
-        case Base::recv: return call.recv + place.offset;
-        case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
-        case Base::sum: return call.sum;
-        case Base::eager_slot: return eager_slot(place.rank, exchange) + place.offset + header;
-        case Base::own_slot: return eager_slot(place.rank, stage) + place.offset + header;
-        case Base::decoded: return call.decoded;
-        case Base::residual: return call.residual + place.offset;
-        case Base::none: break;
-        }
-        return nullptr;
-    };
     TileContext context{
         .codec = &work.codec, .type = work.type, .op = work.op, .ranks = work.team.size};
     for (std::span<const EagerOp> ops = bound.stages[stage]; !ops.empty();) {
@@ -157,26 +179,9 @@ Done GpuFastPath::launch(size_t stage, KernelLauncher &launcher, const Program &
         context.layout = &chunk.layout;
         context.count = chunk.count;
         std::vector<TileStep> steps;
-        for (auto op = ops.begin(); op != end; ++op) {
-            if (op->what == Op::What::write_header || chunk.count == 0) continue;
-            // Only these launches read a sum that has its own memory. Stride 0 lets it stay in
-            // registers.
-            const bool is_hidden = op->dst.base == Base::sum;
-            steps.push_back(
-                {.what = op->what,
-                 .dst_type = op->dst_type,
-                 .src_type = op->src_type,
-                 .dst = at(op->dst, stage),
-                 .src = at(op->src, stage - 1),
-                 .dst_stride = is_hidden ? 0 : type_bytes(op->dst_type),
-                 .src_stride = type_bytes(op->src_type),
-                 .noise = {.key = noise_key(call.noise_seed, op->noise_rank, op->ordinal),
-                           .call = call.noise_call,
-                           .first_index = chunk.index},
-                 .decoded = call.decoded,
-                 .factor = op->is_divided ? work.team.size : 1,
-                 .velocity = call.velocity});
-        }
+        for (auto op = ops.begin(); op != end; ++op)
+            if (op->what != Op::What::write_header && chunk.count != 0)
+                steps.push_back(step_of(*op, stage, chunk.index, program, call));
         QCCL_TRY(launch_steps(launcher, context, steps));
         ops = ops.subspan(static_cast<size_t>(end - ops.begin()));
     }

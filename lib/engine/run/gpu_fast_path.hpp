@@ -21,8 +21,8 @@ namespace qccl {
 
 // ---- Spin budget
 
-// A GPU that several processes share serves them in turn, so such processes never launch_barrier in
-// a barrier, however long they wait. After a few misses the GPUs only look once whether the others
+// A GPU that several processes share serves them in turn, so such processes never meet in a
+// barrier, however long they wait. After a few misses the GPUs only look once whether the others
 // happen to be there; now and then they wait again.
 class SpinBudget {
 public:
@@ -72,8 +72,7 @@ public:
                                                        const DeviceEagerSlots &slots);
 
     // Runs a call of a fast-path program on lane 0, which must be idle. `call.sum` is GPU memory;
-    // `call.eager_slots` is not used; `trace` may be null. An error is the GPU's or the
-    // transport's.
+    // `trace` may be null. An error is the GPU's or the transport's.
     Done run(Transport &transport, GpuLanes &lanes, const Program &program,
              const FastPathCall &call, StepTrace *trace);
 
@@ -83,6 +82,12 @@ private:
                      const FastPathCall &call);
     Done launch(size_t stage, KernelLauncher &launcher, const Program &program,
                 const FastPathCall &call);
+    // Returns the step of an operation of `stage`, on a chunk whose first element is `first_index`.
+    TileStep step_of(const EagerOp &op, size_t stage, uint64_t first_index, const Program &program,
+                     const FastPathCall &call) const;
+    // Returns where an operand lies, if it lies in an eager slot: in that of `exchange`.
+    std::byte *address(const EagerOperand &place, size_t exchange, const Program &program,
+                       const FastPathCall &call) const;
     Done launch_barrier(size_t exchange, KernelLauncher &launcher, uint32_t rank);
     bool has_passed_barrier(size_t exchange) const;
     uint64_t *met(size_t exchange) const {
