@@ -147,7 +147,7 @@ RemoteEndpoint::Received RemoteEndpoint::receive(uint32_t peer, MessageTag tag,
         const uint64_t bytes = message->bytes;
         if (bytes > buffer.memory.size()) return {.state = ReceiveState::too_long, .bytes = bytes};
         message->is_matched = true;
-        if (!message->is_here && !place(*message, buffer)) {
+        if (!message->is_here && !fill_buffer(*message, buffer)) {
             if (message->is_pulling) progress_locked();
             return {};
         }
@@ -163,8 +163,8 @@ RemoteEndpoint::Received RemoteEndpoint::receive(uint32_t peer, MessageTag tag,
 // The message enters the queue last, when no step can fail any more.
 void RemoteEndpoint::take_data(const MessageHeader &header, const void *data, uint64_t bytes,
                                RendezvousHandle *handle) {
-    UnexpectedQueue come(1);
-    UnexpectedMessage &message = come.front();
+    UnexpectedQueue arrived(1);
+    UnexpectedMessage &message = arrived.front();
     message.header = header;
     message.bytes = bytes;
     message.handle = handle;
@@ -174,7 +174,7 @@ void RemoteEndpoint::take_data(const MessageHeader &header, const void *data, ui
         message.early.assign(message.data, message.data + bytes);
         message.data = message.early.data();
     }
-    unexpected_[header.from].splice(unexpected_[header.from].end(), come);
+    unexpected_[header.from].splice(unexpected_[header.from].end(), arrived);
     unexpected_count_++;
 }
 
@@ -213,12 +213,10 @@ bool RemoteEndpoint::match_posted(UnexpectedMessage &message) {
     const RecvBuffer buffer = it->buffer;
     posted.erase(it);
     message.is_matched = true;
-    return place(message, buffer);
+    return fill_buffer(message, buffer);
 }
 
-// Moves the message into the buffer, or begins to pull it. Returns whether all of it lies in the
-// buffer now.
-bool RemoteEndpoint::place(UnexpectedMessage &message, const RecvBuffer &buffer) {
+bool RemoteEndpoint::fill_buffer(UnexpectedMessage &message, const RecvBuffer &buffer) {
     std::atomic<uint32_t> &readers = peer_table_.mine().readers(buffer.slot).count;
     if (message.is_pulling || readers.load(std::memory_order_acquire) != 0) return false;
     readers.store(1, std::memory_order_relaxed);
@@ -234,7 +232,7 @@ bool RemoteEndpoint::place(UnexpectedMessage &message, const RecvBuffer &buffer)
     return false;
 }
 
-void RemoteEndpoint::empty(const RecvBuffer &buffer) {
+void RemoteEndpoint::free_buffer(const RecvBuffer &buffer) {
     peer_table_.mine().readers(buffer.slot).count.store(0, std::memory_order_release);
 }
 
@@ -248,9 +246,7 @@ void RemoteEndpoint::consume(const UnexpectedMessage &message) {
         post(from, header(MessageKind::status));
 }
 
-// Drops the messages of earlier calls. An abandoned call may leave messages, too: only a message
-// whose hash differs proves a mismatch. Returns the earliest call with such a message.
-std::optional<uint64_t> RemoteEndpoint::drop_unclaimed() {
+std::optional<uint64_t> RemoteEndpoint::drop_unreceived() {
     std::optional<uint64_t> other;
     if (unexpected_count_ == 0) return other;
     for (UnexpectedQueue &queue : unexpected_)
@@ -261,7 +257,7 @@ std::optional<uint64_t> RemoteEndpoint::drop_unclaimed() {
             if (ours && ours->hash() != message.header.hash)
                 other = std::min(other.value_or(call), call);
             if (message.handle) network_.discard(std::exchange(message.handle, nullptr));
-            if (message.is_here) empty(message.buffer);
+            if (message.is_here) free_buffer(message.buffer);
             consume(message);
             return true;
         });

@@ -151,7 +151,7 @@ void RemoteEndpoint::on_sent(SendToken token) {
 std::optional<uint64_t> RemoteEndpoint::begin() {
     const std::lock_guard guard(mutex_);
     const CallDescriptor &call = history_.current();
-    const auto other = drop_unclaimed();
+    const auto other = drop_unreceived();
     for (const uint32_t peer : peer_table_.remote_ranks) peer_states_[peer].posted.clear();
     // Ranks that need not hear from this rank otherwise hear often enough that none waits for a
     // free call slot.
@@ -266,7 +266,7 @@ void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
         const uint64_t begun = peer_table_.mine().status().begun.load(std::memory_order_relaxed);
         if (whole && message.header.call.call >= begun) return;
         // No receive will ask for this message, and a receive may wait for its buffer.
-        empty(message.buffer);
+        free_buffer(message.buffer);
         peer_states_[from].consumed_bytes += message.bytes;
         status_requests_.push_back(from);
     }

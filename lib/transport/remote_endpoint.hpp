@@ -152,7 +152,7 @@ public:
         return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed));
     }
 
-    // Called when a call has begun. Returns an earlier call whose unclaimed messages prove a
+    // Called when a call has begun. Returns an earlier call whose unreceived messages prove a
     // mismatch: their sender meant another call by that number than this rank.
     std::optional<uint64_t> begin();
     // Returns false if the peer is lost.
@@ -216,8 +216,8 @@ private:
         RecvBuffer buffer;
     };
     struct PeerState {
-        uint64_t requested_call =
-            0; // a call that the peer wants to hear of when this rank begins it
+        // The peer wants to hear when this rank begins this call; 0: no call.
+        uint64_t requested_call = 0;
         // Bytes of data messages. To the peer: sent, and acknowledged by it. From the peer:
         // consumed here, and what this rank has told it of that.
         uint64_t sent_bytes = 0, acked_bytes = 0, consumed_bytes = 0, advertised_bytes = 0;
@@ -243,7 +243,10 @@ private:
     void deliver_eager(const MessageHeader &header, uint64_t bytes);
     void take_record(const MessageHeader &header, const void *data, uint64_t bytes);
     void answer_status_requests();
-    std::optional<uint64_t> drop_unclaimed();
+    // Drops the messages of earlier calls that no receive has returned. An abandoned call may leave
+    // messages, too: only one whose hash differs proves a mismatch. Returns the earliest call with
+    // such a message.
+    std::optional<uint64_t> drop_unreceived();
 
     bool is_ours(const MessageHeader &header) const;
     // Any thread may call this, so it reads the latest published call and not the current one.
@@ -274,8 +277,11 @@ private:
     bool is_eager(const PeerState &state) const {
         return state.sent_bytes - state.acked_bytes <= most_unacked_;
     }
-    bool place(UnexpectedMessage &message, const RecvBuffer &buffer);
-    void empty(const RecvBuffer &buffer);
+    // Moves the message into the buffer, or begins to pull it. Returns whether all of it lies in
+    // the buffer now. False also while a rank reads what the buffer held before.
+    bool fill_buffer(UnexpectedMessage &message, const RecvBuffer &buffer);
+    void free_buffer(const RecvBuffer &buffer);
+    // If a receive has been posted for the message, fills the receive's buffer.
     bool match_posted(UnexpectedMessage &message);
     void post_receive(uint32_t peer, MessageTag tag, const RecvBuffer &buffer);
     void consume(const UnexpectedMessage &message);
