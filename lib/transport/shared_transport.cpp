@@ -316,7 +316,7 @@ Done SharedTransport::await_posted(uint64_t exchange) {
     uint64_t seen = exchange_;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
-        if (peers_[peer].seen < exchange) QCCL_TRY(await_posted(exchange, peer));
+        if (peers_[peer].seen < exchange) QCCL_TRY(await_posted_by(peer, exchange));
         seen = std::min(seen, peers_[peer].seen);
     }
     posted_by_all_ = seen;
@@ -325,7 +325,7 @@ Done SharedTransport::await_posted(uint64_t exchange) {
 
 // Looks some exchanges ahead first: if the peer has come so far, the exchanges until there need no
 // look at its cache lines.
-Done SharedTransport::await_posted(uint64_t exchange, uint32_t peer) {
+Done SharedTransport::await_posted_by(uint32_t peer, uint64_t exchange) {
     constexpr uint64_t looked_ahead = eager_slots_kept / 2;
     const uint64_t ahead = std::min(exchange + looked_ahead, exchange_);
     if (has_posted(peer, ahead)) {

@@ -137,7 +137,7 @@ private:
     }
     void post_eager(EagerHeader &head, size_t bytes);
     Done await_posted(uint64_t exchange);
-    Done await_posted(uint64_t exchange, uint32_t peer);
+    Done await_posted_by(uint32_t peer, uint64_t exchange);
     Done check_hash(const EagerHeader &head);
     // Whether the peer's slot of the exchange, or of a later one in its place, is here.
     bool has_posted(uint32_t peer, uint64_t exchange) const;

@@ -59,8 +59,8 @@ static SocketBell make_bell(const TransportOptions &options, PeerInfo &info) {
     return std::move(*bell);
 }
 
-// Makes the private segment of a remote rank. Only this rank writes to it, what the remote rank has
-// told it.
+// Makes the private segment that stands for a remote rank: this rank alone writes to it, and writes
+// what the remote rank has told it.
 static Result<Mapping> make_notes(const SegmentShape &shape) {
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(Mapping notes, Mapping::anonymous(bytes));
