@@ -343,41 +343,38 @@ Done fit_inbox(Program &program) {
 
 } // namespace
 
-// Puts the ranges one behind the other.
-static void line_up(std::vector<ByteRange> &places) {
+// Returns ranges, one behind the other, for that many wire slots. A slot's range is as long as the
+// longest chunk of the steps that fill the slot and are `counted`, and empty if none is.
+template <class Counted>
+static std::vector<ByteRange> slot_places(const Program &program, uint32_t slots,
+                                          const Counted &counted) {
+    std::vector<ByteRange> places(slots);
+    for (const Step &step : program.schedule.steps) {
+        const bool fills = step.verb == Verb::recv || step.verb == Verb::encode;
+        if (!fills || step.dst.index >= slots || !counted(step)) continue;
+        size_t &bytes = places[step.dst.index].bytes;
+        bytes = std::max(bytes, most_bytes(program, step, step.dst));
+    }
     size_t end = 0;
     for (ByteRange &place : places) {
         place.offset = end;
         end += round_up(place.bytes, wire_alignment);
     }
+    return places;
 }
 
 std::vector<ByteRange> overflow_places(const Program &program) {
-    const Work &work = program.work;
-    std::vector<ByteRange> places(program.schedule.outbox + program.recv_buffers());
-    for (const Step &step : program.schedule.steps) {
-        const bool comes = step.verb == Verb::recv;
-        if (!comes && step.verb != Verb::encode) continue;
-        if (step.dst.index >= places.size() || (comes && is_local(work, step.peer))) continue;
-        size_t &bytes = places[step.dst.index].bytes;
-        bytes = std::max(bytes, most_bytes(program, step, step.dst));
-    }
-    line_up(places);
-    return places;
+    return slot_places(program, program.schedule.outbox + program.recv_buffers(),
+                       [&](const Step &step) {
+                           return step.verb == Verb::encode || !is_local(program.work, step.peer);
+                       });
 }
 
 // Every chunk that this rank encodes or receives may be read by its kernels.
 static std::vector<ByteRange> find_unpacked_places(const Program &program) {
-    const Work &work = program.work;
-    std::vector<ByteRange> places(program.schedule.wires);
-    for (const Step &step : program.schedule.steps) {
-        const bool fills = step.verb == Verb::recv || step.verb == Verb::encode;
-        if (!fills || !program.packs(work.codec_of(step))) continue;
-        size_t &bytes = places[step.dst.index].bytes;
-        bytes = std::max(bytes, most_bytes(program, step, step.dst));
-    }
-    line_up(places);
-    return places;
+    return slot_places(program, program.schedule.wires, [&](const Step &step) {
+        return program.packs(program.work.codec_of(step));
+    });
 }
 
 size_t unpacked_bytes(const Program &program) {
