@@ -200,17 +200,17 @@ Done connect_neighbours(SharedTransport &transport, const KeepaliveListener &por
     const TimePoint deadline =
         deadline_after(std::chrono::steady_clock::now(), options.peer_timeout);
     const KeptNeighbours kept = neighbours_of(peer_info, options.rank);
-    KeepaliveConnector meeting(port, options.rank);
-    if (kept.next) meeting.call(contacts[*kept.next], *kept.next);
-    if (kept.previous) meeting.expect(*kept.previous);
-    QCCL_TRY(meeting.run(deadline, options.cancel_check));
+    KeepaliveConnector connector(port, options.rank);
+    if (kept.next) connector.call(contacts[*kept.next], *kept.next);
+    if (kept.previous) connector.expect(*kept.previous);
+    QCCL_TRY(connector.run(deadline, options.cancel_check));
     const auto keep = [&](std::optional<uint32_t> peer, FileDescriptor connection) {
         if (!peer) return;
         enable_keepalive(connection, options.peer_timeout);
         transport.add_connection(*peer, peer_info.local_ranks(*peer), std::move(connection));
     };
-    keep(kept.next, meeting.take_called());
-    keep(kept.previous, meeting.take_expected());
+    keep(kept.next, connector.take_called());
+    keep(kept.previous, connector.take_expected());
     return {};
 }
 
@@ -374,25 +374,25 @@ namespace {
 
 static_assert(sizeof(FdExchangeAddress) <= sizeof PeerInfo{}.contact);
 
-// What a rank opens before it knows the others.
-struct FdExchangeEnds {
+// A rank's end of the exchange of descriptors, which it opens before it knows the others.
+struct FdExchangeEnd {
     FdExchangeServer server; // on the host's lowest rank only
     FdExchangeClient client; // on the other ranks
 };
 
-Result<FdExchangeEnds> open_door(const TransportOptions &options) {
+Result<FdExchangeEnd> open_fd_exchange(const TransportOptions &options) {
     const auto &hosts = options.hosts;
     const bool is_lowest = hosts.empty()
                                ? options.rank == 0
                                : std::find(hosts.begin(), hosts.end(), hosts[options.rank]) ==
                                      hosts.begin() + options.rank;
-    FdExchangeEnds door;
+    FdExchangeEnd end;
     if (is_lowest) {
-        QCCL_TRY(door.server, FdExchangeServer::open());
+        QCCL_TRY(end.server, FdExchangeServer::open());
     } else {
-        QCCL_TRY(door.client, FdExchangeClient::open());
+        QCCL_TRY(end.client, FdExchangeClient::open());
     }
-    return door;
+    return end;
 }
 
 // What a rank makes once all ranks fit together.
@@ -407,7 +407,7 @@ struct OwnDescriptors {
 // that creation does, and many communicators never make a large call.
 constexpr size_t populated_bytes = size_t{1} << 20;
 
-Result<OwnDescriptors> prepare(const SegmentShape &shape) {
+Result<OwnDescriptors> make_own_descriptors(const SegmentShape &shape) {
     OwnDescriptors mine;
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
@@ -426,13 +426,13 @@ Result<OwnDescriptors> prepare(const SegmentShape &shape) {
 }
 
 // The mapped memory of all ranks of this host, and a view of their processes.
-struct Exchanged {
+struct LocalRanks {
     std::vector<LocalSegment> local;
     LivenessMonitor liveness;
 };
 
 // `file` is given only for this rank's own memory.
-LocalSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
+LocalSegment local_segment(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
     std::byte *const base = memory.base();
     const Segment segment(base, shape);
     auto overflow =
@@ -440,28 +440,29 @@ LocalSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file
     return {base, std::make_shared<Mapping>(std::move(memory)), std::move(overflow)};
 }
 
-Result<Exchanged> exchange(FdExchangeEnds door, OwnDescriptors mine, const PeerInfoTable &peer_info,
-                           const TransportOptions &options) {
+Result<LocalRanks> exchange_descriptors(FdExchangeEnd end, OwnDescriptors mine,
+                                        const PeerInfoTable &peer_info,
+                                        const TransportOptions &options) {
     const std::vector<uint32_t> ranks = peer_info.local_ranks(options.rank);
     const auto place = static_cast<uint32_t>(
         std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
     FdExchangeAddress address;
     std::memcpy(&address, peer_info[ranks.front()].contact, sizeof address);
-    auto pairs = place == 0 ? door.server.serve(std::move(mine.pair), ranks, options.peer_timeout,
-                                                options.cancel_check)
-                            : door.client.join(address, place, ranks, std::move(mine.pair),
-                                               options.peer_timeout);
+    auto pairs = place == 0 ? end.server.serve(std::move(mine.pair), ranks, options.peer_timeout,
+                                               options.cancel_check)
+                            : end.client.join(address, place, ranks, std::move(mine.pair),
+                                              options.peer_timeout);
     if (!pairs) return pairs.error();
-    Exchanged all;
+    LocalRanks all;
     const SegmentShape &shape = peer_info[options.rank].shape;
     const size_t bytes = mine.memory.bytes(); // equal on all ranks, since the shapes are
     std::vector<FileDescriptor> shown(options.size);
     for (uint32_t i = 0; i < ranks.size(); i++) {
         if (i == place) {
-            all.local.push_back(keep(std::move(mine.memory), shape, std::move(mine.file)));
+            all.local.push_back(local_segment(std::move(mine.memory), shape, std::move(mine.file)));
         } else {
             QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[i][0], bytes));
-            all.local.push_back(keep(std::move(theirs), shape));
+            all.local.push_back(local_segment(std::move(theirs), shape));
         }
         shown[ranks[i]] = std::move((*pairs)[i][1]);
     }
@@ -485,20 +486,20 @@ Result<Recorder> make_recorder(const TransportOptions &options, const PeerInfoTa
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather) {
     const TimePoint start = std::chrono::steady_clock::now();
-    auto door = open_door(options);
+    auto fd_exchange = open_fd_exchange(options);
     PeerInfo info;
     info.shape = shape_of(options);
     info.free_bytes = free_memory_of(options)();
     SocketBell bell = make_bell(options, info);
-    if (!door)
-        info.outcome.error = door.error();
+    if (!fd_exchange)
+        info.outcome.error = fd_exchange.error();
     else
-        std::memcpy(info.contact, &door->server.address(), sizeof(FdExchangeAddress));
+        std::memcpy(info.contact, &fd_exchange->server.address(), sizeof(FdExchangeAddress));
     QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
 
-    auto mine = prepare(info.shape);
+    auto mine = make_own_descriptors(info.shape);
     QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
-    auto all = exchange(std::move(*door), std::move(*mine), peer_info, options);
+    auto all = exchange_descriptors(std::move(*fd_exchange), std::move(*mine), peer_info, options);
     auto recorder = make_recorder(options, peer_info); // last: no other step needs it
     const Done ready = all ? outcome(recorder) : outcome(all);
     // With one host this is the last step, and the caller tells the other ranks.
