@@ -78,7 +78,7 @@ struct NetworkModule {
     void (*pull)(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token);
     // Gives up the bytes of a message that came with a handle.
     void (*discard)(NetworkEnd *end, RendezvousHandle *handle);
-    // Returns false if nothing has happened.
+    // Returns false if nothing has happened beyond the events that it has reported.
     bool (*progress)(NetworkEnd *end);
     // A descriptor that becomes readable when there is something to progress, once `arm` has
     // returned true: nothing to progress just now.

@@ -15,6 +15,7 @@
 #include <bit>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace qccl {
 
@@ -42,6 +43,7 @@ NetworkEvents RemoteEndpoint::events() {
                 [](void *context, const void *head, size_t head_bytes, const void *data,
                    size_t bytes, RendezvousHandle *handle) {
                     auto &self = *static_cast<RemoteEndpoint *>(context);
+                    self.has_news_ = true;
                     MessageHeader header;
                     if (head_bytes == sizeof header) std::memcpy(&header, head, sizeof header);
                     const bool is_sound = head_bytes == sizeof header && self.is_ours(header);
@@ -54,7 +56,9 @@ NetworkEvents RemoteEndpoint::events() {
                 },
             .on_sent =
                 [](void *context, uint64_t token) {
-                    static_cast<RemoteEndpoint *>(context)->on_sent(SendToken(token));
+                    auto &self = *static_cast<RemoteEndpoint *>(context);
+                    self.has_news_ = true;
+                    self.on_sent(SendToken(token));
                 },
             .on_pulled =
                 [](void *context, uint64_t token, bool whole) {
@@ -63,13 +67,21 @@ NetworkEvents RemoteEndpoint::events() {
                 },
             .on_peer_lost =
                 [](void *context, uint32_t peer, const char *) {
-                    static_cast<RemoteEndpoint *>(context)->peer_states_[peer].is_lost = true;
+                    auto &self = *static_cast<RemoteEndpoint *>(context);
+                    self.has_news_ = true;
+                    self.peer_states_[peer].is_lost = true;
                 }};
 }
 
 bool RemoteEndpoint::progress() {
     const std::lock_guard guard(mutex_);
-    return progress_locked();
+    progress_locked();
+    return std::exchange(has_news_, false);
+}
+
+void RemoteEndpoint::progress_between_calls() {
+    const std::lock_guard guard(mutex_);
+    progress_locked();
 }
 
 void RemoteEndpoint::count_busy(std::chrono::steady_clock::time_point since) {
@@ -77,13 +89,14 @@ void RemoteEndpoint::count_busy(std::chrono::steady_clock::time_point since) {
     busy_ns_.fetch_add(took.count(), std::memory_order_relaxed);
 }
 
-bool RemoteEndpoint::progress_locked() {
+void RemoteEndpoint::progress_locked() {
     flush_locked();
     const auto start = Clock::now();
-    const bool has_moved = network_.progress();
-    if (has_moved) count_busy(start);
+    if (network_.progress()) {
+        has_news_ = true;
+        count_busy(start);
+    }
     if (!status_requests_.empty()) answer_status_requests();
-    return has_moved;
 }
 
 bool RemoteEndpoint::arm() {
@@ -256,6 +269,7 @@ void RemoteEndpoint::deliver_eager(const MessageHeader &header, uint64_t bytes) 
 }
 
 void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
+    has_news_ = true;
     const uint32_t from = message.header.from;
     const bool is_slot = message.header.kind == MessageKind::eager;
     message.is_pulling = false;
@@ -476,7 +490,7 @@ void ProgressThread::run() {
     while (!leaving_.wait_for(lock, between_looks, [&] { return has_left_; })) {
         if (is_in_call_.load(std::memory_order_relaxed)) continue;
         const Done progressed = exception_boundary([&]() -> Done {
-            remote_.progress();
+            remote_.progress_between_calls();
             return {};
         });
         after_look_(progressed);

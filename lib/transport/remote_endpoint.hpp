@@ -136,6 +136,8 @@ public:
     Network &network() { return network_; }
 
     bool progress() override;
+    // For the progress thread: the rank's own next `progress` still tells what has happened.
+    void progress_between_calls();
     // Whether the network still reads data of the caller. Status messages do not count: they may
     // take for ever to reach a peer that is in no call.
     bool has_unsent_data() const { return unsent_data_ != 0; }
@@ -267,7 +269,7 @@ private:
     void post_to_all(const MessageHeader &header, std::span<const NetworkPart> parts = {},
                      SendToken token = {});
     void count_busy(std::chrono::steady_clock::time_point since);
-    bool progress_locked();
+    void progress_locked();
     MessageHeader header_of_call(MessageKind kind) const;
     void post_data(uint32_t peer, MessageTag tag, const MessageView &view);
     void add_to_batch(uint32_t peer, MessageTag tag, const MessageView &view);
@@ -300,6 +302,9 @@ private:
     std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
     Error failure_;                           // the failure as it is sent on
     uint64_t session_ = 0;
+    // Something has happened that `progress` has not told yet. Every event sets it, because UCX
+    // does not count all of them.
+    bool has_news_ = false;
     std::atomic<int64_t> busy_ns_{0};
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_data_{0};
