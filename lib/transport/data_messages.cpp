@@ -50,7 +50,8 @@ void RemoteEndpoint::post_data(uint32_t peer, MessageTag tag, const MessageView 
                                  {view.zero_copy.data, view.zero_copy.bytes}};
     unsent_data_++;
     post(peer, message, std::span(parts).first(view.zero_copy.data ? 2 : 1),
-         SendToken::of_data_slot(view.origin, view.slot), is_eager(peer_states_[peer]));
+         SendToken::of_data_slot(view.origin, view.slot),
+         is_eager(peer_states_[peer], view.bytes + view.zero_copy.bytes));
 }
 
 void RemoteEndpoint::on_data_sent(SendToken token) {
@@ -91,7 +92,8 @@ void RemoteEndpoint::flush_locked() {
     head.call = batch_.call;
     head.hash = batch_.hash;
     const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};
-    post(batch_.peer, head, std::span(&part, 1), token, is_eager(peer_states_[batch_.peer]));
+    post(batch_.peer, head, std::span(&part, 1), token,
+         is_eager(peer_states_[batch_.peer], part.bytes));
 }
 
 // ---- Receiving

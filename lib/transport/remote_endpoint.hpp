@@ -125,6 +125,17 @@ public:
         return std::clamp(from_all / std::max<uint64_t>(1, remote_ranks), uint64_t{256} << 10,
                           uint64_t{4} << 20);
     }
+    // On a slow line these may also be two messages of this length. A longer message waits until it
+    // is pulled, and the request to pull it queues behind the messages of its own direction: the
+    // line then carries one direction at a time. A fast line is not worth the copy.
+    static constexpr uint64_t most_unacked_if_slow(uint64_t remote_ranks, uint64_t bytes) {
+        constexpr uint64_t from_all = uint64_t{256} << 20;
+        return std::max(most_unacked(remote_ranks),
+                        std::min(from_all / std::max<uint64_t>(1, remote_ranks), 2 * bytes));
+    }
+    // The rank's share of the line, below which a line is slow.
+    static constexpr double slow_bytes_per_ns = 0.5;
+    void use_line_rate(double bytes_per_ns) { is_line_slow_ = bytes_per_ns < slow_bytes_per_ns; }
 
     NetworkEvents events();
     // `network` was opened with these events. `session` is equal on all ranks and known to no
@@ -276,8 +287,11 @@ private:
     void flush_locked();
     // Whether a large message to the peer may go eagerly. If not, the message stays here until the
     // receiver pulls it, which costs a round trip.
-    bool is_eager(const PeerState &state) const {
-        return state.sent_bytes - state.acked_bytes <= most_unacked_;
+    bool is_eager(const PeerState &state, uint64_t bytes) const {
+        const uint64_t unacked = state.sent_bytes - state.acked_bytes;
+        return unacked <= most_unacked_ ||
+               (is_line_slow_ &&
+                unacked <= most_unacked_if_slow(peer_table_.remote_ranks.size(), bytes));
     }
     // Moves the message into the buffer, or begins to pull it. Returns whether all of it lies in
     // the buffer now. False also while a rank reads what the buffer held before.
@@ -292,6 +306,7 @@ private:
     CallHistory &history_;
     SharedError &shared_error_;
     const uint64_t most_unacked_; // bytes that may be unacknowledged at one peer
+    bool is_line_slow_ = false;
 
     mutable std::mutex mutex_;
     std::vector<UnexpectedQueue> unexpected_; // by rank; data that no receive has returned

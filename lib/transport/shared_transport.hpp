@@ -37,6 +37,10 @@ public:
     }
 
     const char *name() const override { return name_.c_str(); }
+    void use_line_rate(double bytes_per_ns) override {
+        const auto sharing = static_cast<double>(peer_table_.local_ranks.size());
+        if (remote_) remote_->use_line_rate(bytes_per_ns / sharing);
+    }
     std::chrono::nanoseconds network_time() const override {
         return remote_ ? remote_->busy_time() : std::chrono::nanoseconds(0);
     }

@@ -181,6 +181,40 @@ void acknowledged_bytes_stay_acknowledged() {
         options);
 }
 
+// On a slow line two messages of any length go eagerly, because the request to pull one would queue
+// behind the messages of its own direction.
+void two_long_messages_go_at_once_on_a_slow_line() {
+    static constexpr size_t bytes = size_t{5} << 20;
+    static constexpr uint32_t messages = 3;
+    TransportOptions options;
+    options.outbox_bytes = messages * bytes;
+    options.slots = messages;
+    static constexpr double slow = RemoteEndpoint::slow_bytes_per_ns / 2;
+    for (const double rate : {slow, 2 * RemoteEndpoint::slow_bytes_per_ns})
+        run_seen(
+            [rate](const Rank &rank) {
+                const auto transport = create(rank);
+                transport->use_line_rate(rate);
+                CHECK_OK(begin(*transport, call_number(1), 30s));
+                for (uint32_t i = 0; i < messages && rank.rank == 0; i++) {
+                    const MessageView view{transport->outbox().data(), bytes, 0, i};
+                    CHECK_OK(transport->send(1, {.instance = i}, view, Transport::Sends::at_once));
+                    CHECK_EQ(last_seen(0).may_be_eager, rate == slow && i < 2);
+                }
+                rank.meeting.barrier();
+                for (uint32_t i = 0; i < messages && rank.rank == 1; i++) {
+                    const RecvBuffer buffer{transport->slots() + i,
+                                            transport->inbox().subspan(i * bytes, bytes)};
+                    const auto view = receive(*transport, 0, {.instance = i}, buffer);
+                    CHECK_OK(view);
+                    transport->release(*view);
+                }
+                CHECK_OK(transport->end());
+                rank.meeting.barrier();
+            },
+            options);
+}
+
 // ---- Messages on their way
 
 // A network that takes a message at once and delivers it some looks later. What it has not
@@ -310,6 +344,7 @@ int main() {
         QTEST(a_record_that_comes_again_replaces_no_later_one),
         QTEST(a_status_that_comes_late_takes_no_call_back),
         QTEST(acknowledged_bytes_stay_acknowledged),
+        QTEST(two_long_messages_go_at_once_on_a_slow_line),
         QTEST(a_rank_leaves_when_its_messages_have_arrived<false>),
         QTEST(a_rank_leaves_when_its_messages_have_arrived<true>),
         QTEST(a_failure_on_a_keepalive_connection_is_checked),
