@@ -76,6 +76,9 @@ struct ExplainedCandidate {
     std::string why; // text that follows "<algorithm>: "
     std::optional<LinkBytes> link_bytes = {};
     std::optional<double> regret = {}; // MinimaxRegret's, of a candidate that may be chosen
+    // The NMSE that is expected of the caller's values, if the caller knows better than by
+    // Explanation::sample.
+    std::optional<double> expected_nmse = {};
 };
 
 struct Explanation {
@@ -93,6 +96,10 @@ struct Explanation {
     std::optional<Collective> v_form = {};
     std::optional<SumStatistics> sample = {};
     std::string rules = {}, transport = {};
+
+    // Returns the NMSE that is expected of a candidate by what is known about the values; nothing
+    // if nothing is known.
+    std::optional<double> expected_of(const ExplainedCandidate &candidate) const;
 
     // Drops the candidates that lack the v-form.
     void set_v_form(Collective form);

@@ -163,10 +163,10 @@ void add_link_bytes(std::string &text, const LinkBytes &bytes) {
 }
 
 void add_error(std::string &text, const Plan &plan, DataType type,
-               const std::optional<SumStatistics> &sample) {
+               const std::optional<double> &expected) {
     if (plan.cost.noise.first != 0) append_format(text, "; NMSE %.4g", predicted_nmse(plan, type));
-    if (plan.cost.noise.first != 0 && sample)
-        append_format(text, ", by the sample %.4g", expected_nmse(encode_counts(plan), *sample));
+    if (plan.cost.noise.first != 0 && expected)
+        append_format(text, ", by the sample %.4g", *expected);
     if (const auto most = nmse_bound(plan); most && *most != 0)
         append_format(text, ", at most %.2g", *most);
 }
@@ -208,12 +208,18 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
     if (candidate.link_bytes) add_link_bytes(text, *candidate.link_bytes);
     if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
         append_format(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
-    add_error(text, plan, problem.type, all.sample);
+    add_error(text, plan, problem.type, all.expected_of(candidate));
     add_verdict(text, candidate);
     text += "\n";
 }
 
 } // namespace
+
+std::optional<double> Explanation::expected_of(const ExplainedCandidate &candidate) const {
+    if (candidate.status == CandidateStatus::impossible) return std::nullopt;
+    if (candidate.expected_nmse || !sample) return candidate.expected_nmse;
+    return expected_nmse(encode_counts(candidate.plan), *sample);
+}
 
 std::string Explanation::codec_reason() const {
     if (problem.codec.is_auto())
@@ -303,7 +309,7 @@ Json nmse_of(const Plan &plan, DataType type) {
 }
 
 Json json_of(const ExplainedCandidate &candidate, DataType type,
-             const std::optional<SumStatistics> &sample) {
+             const std::optional<double> &expected) {
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     Json json = {{"algorithm", spec(plan.algorithm)},
@@ -329,7 +335,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type,
                  {"bytes_by_link", by_class(candidate.link_bytes)},
                  {"nmse_predicted", nmse_of(plan, type)},
                  {"nmse_bound", or_null(nmse_bound(plan))}});
-    if (sample) json["nmse_expected"] = expected_nmse(encode_counts(plan), *sample);
+    if (expected) json["nmse_expected"] = *expected;
     return json;
 }
 
@@ -369,7 +375,7 @@ std::string print_json(const Explanation &all) {
     const Plan &plan = all.chosen();
     Json candidates = Json::array(), options = Json::array();
     for (const ExplainedCandidate &candidate : all.candidates)
-        candidates.push_back(json_of(candidate, problem.type, all.sample));
+        candidates.push_back(json_of(candidate, problem.type, all.expected_of(candidate)));
     for (const BudgetOption &option : all.choice.options) options.push_back(json_of(option));
     Json json = {{"version", explain_json_version},
                  {"collective", all.call_name()},

@@ -2,10 +2,6 @@
 // errors; the planner predicts the times. Used by qccl-info advise and the demonstration. Prints
 // nothing. Any thread may call; a call blocks while it computes.
 //
-// A rehearsal executes an all-reduce of all ranks in one thread, step by step as in the ranks'
-// schedules, with the library's kernels on given data. This shows the effect of a codec on any
-// number of hosts without using hosts.
-//
 // The lists of a job's tensors come from files that the user supplies; qccl-info plan reads them
 // (tensor_list.cpp).
 #pragma once
@@ -13,12 +9,11 @@
 #include "base/result.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
+#include "perf/info/rehearsal.hpp"
 #include "perf/run/input_data.hpp"
 #include "plan/planner.hpp"
 #include "plan/tensor_plan.hpp"
-#include "schedule/rank_topology.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,26 +23,6 @@
 #include <vector>
 
 namespace qccl::perf {
-
-// ---- Rehearsal
-
-struct Rehearsal {
-    Algorithm algorithm = {};
-    Codec codec = {}, inner_codec = {};
-    DataType type = DataType::float32;
-    uint64_t count = 0;
-    uint32_t ranks = 1;
-    const RankTopology *places = nullptr; // owned by the caller; null: all are on one host
-};
-
-// Returns the sum that every rank gets, bit for bit as in the first call of a communicator. Fails
-// with invalid_argument if there is no such schedule.
-Result<std::vector<std::byte>> rehearse(const Rehearsal &rehearsal, const Source &inputs);
-
-// Returns the NMSE of that sum: its squared error divided by the squared exact sum, which is
-// computed in fp64. Returns nothing if the exact sum is zero everywhere or one of the sums is not
-// finite.
-Result<std::optional<double>> rehearsed_nmse(const Rehearsal &rehearsal, const Source &inputs);
 
 // ---- Advice
 

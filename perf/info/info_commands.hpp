@@ -7,11 +7,12 @@
 // parts and links of this machine or of another one, and the rings through its ranks, as a tree, a
 // matrix, a picture, JSON or text. schedule and verify print a rank's schedule and prove the
 // schedules of all ranks. explain shows as text and as JSON what the planner would do with calls
-// and why, on a machine that need not exist. plan decides for each tensor of a job whether it is
-// compressed and how it is cut, and writes a plan file for QCCL_PLAN_FILE. advise says for given
-// data and a network which codec to use, its error and the time it saves, for one error budget or
-// for a ladder of budgets. adapt chooses a codec for each layer of given gradients. trace merges
-// the QCCL_TRACE files of all ranks into one for Perfetto or chrome://tracing.
+// and why, on a machine that need not exist; of values in files it predicts the error from a
+// sample. plan decides for each tensor of a job whether it is compressed and how it is cut, and
+// writes a plan file for QCCL_PLAN_FILE. advise says for given data and a network which codec to
+// use, its error and the time it saves, for one error budget or for a ladder of budgets. adapt
+// chooses a codec for each layer of given gradients. trace merges the QCCL_TRACE files of all ranks
+// into one for Perfetto or chrome://tracing.
 #pragma once
 
 #include "base/result.hpp"
@@ -87,6 +88,7 @@ struct ExplainRequest {
     PerfArguments calls; // collective, sizes, operation, type, root; one value each, except sizes
     std::vector<Codec> codecs; // empty: as the settings say
     Algorithm algorithm;       // none: the planner chooses
+    std::string input;         // "DIR/rank%r.npy", the values of the sum; empty: they are not known
     MachineRequest asked;
     Machine machine; // the machine that `asked` describes; set by complete_request
     std::string json_file;

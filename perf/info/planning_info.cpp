@@ -52,15 +52,20 @@ void add_advice_options(CLI::App &app, const char *group, AdviceRequest &request
 
 // ---- machine and data
 
+// Without another number of ranks, there is one for each file.
+static Done count_ranks(MachineRequest &machine, const std::string &input) {
+    const bool has_rank = input.find("%r") != std::string::npos;
+    if (machine.ranks != 0 || machine.places || !has_rank) return {};
+    machine.ranks = count_files(input);
+    if (machine.ranks == 0)
+        return invalid_argument("cannot read %.300s: there is no such file",
+                                path_of_rank(input, 0).c_str());
+    return {};
+}
+
 static Result<Machine> machine_with_files(const AdviceRequest &request) {
     MachineRequest machine = request.machine;
-    const bool has_rank = request.input.find("%r") != std::string::npos;
-    if (machine.ranks == 0 && !machine.places && has_rank) {
-        machine.ranks = count_files(request.input);
-        if (machine.ranks == 0)
-            return invalid_argument("cannot read %.300s: there is no such file",
-                                    path_of_rank(request.input, 0).c_str());
-    }
+    QCCL_TRY(count_ranks(machine, request.input));
     return known_machine(machine);
 }
 
@@ -370,6 +375,11 @@ CLI::App &add_explain_command(CLI::App &app, ExplainRequest &request) {
     for (const char *const range : {"--minbytes", "--maxbytes"})
         command.get_option("--bytes")->excludes(command.get_option(range));
     add_call(command, request);
+    add_option(command, "Call", "--input",
+               "DIR/rank%r.npy: each rank's values, whose error is predicted from a sample",
+               take_text(request.input));
+    for (const char *const of_files : {"--bytes", "--minbytes", "--maxbytes", "--datatype"})
+        command.get_option("--input")->excludes(command.get_option(of_files));
     add_machine_options(command, "Machine", request.asked);
     add_option(command, "Results", "--json",
                "write JSON, one row for each size and codec; -: standard output, and no text",
@@ -379,6 +389,11 @@ CLI::App &add_explain_command(CLI::App &app, ExplainRequest &request) {
 
 Done complete_request(ExplainRequest &request) {
     PerfArguments &calls = request.calls;
+    if (!request.input.empty()) {
+        QCCL_TRY(count_ranks(request.asked, request.input));
+        if (calls.collective != Collective::all_reduce || calls.ops.front() != RedOp::sum)
+            return refuse("--input: the error of values is predicted of sums by all_reduce alone");
+    }
     if (!request.asked.says_ranks())
         return refuse("--ranks, --hosts or --topology is required: how many ranks are there?");
     QCCL_TRY(request.machine, find_machine(request.asked));
@@ -433,13 +448,17 @@ public:
                                         : link_class_by_hosts(machine_.places.get())) {}
 
     Done run() {
+        if (!request_.input.empty()) {
+            QCCL_TRY(files_, open_data(request_.input, machine_.ranks));
+            type_ = files_->type();
+        }
         QCCL_TRY(policy_, policy_here(machine_.settings, machine_.ranks,
                                       static_cast<uint32_t>(machine_.hosts())));
         if (!request_.json_file.empty()) {
             QCCL_TRY(json_, JsonFile::open(request_.json_file));
             QCCL_TRY(json_->begin(head(), document_tail));
         }
-        for (const uint64_t bytes : sweep_sizes(request_.calls)) {
+        for (const uint64_t bytes : sizes()) {
             if (request_.codecs.empty()) QCCL_TRY(explain_call(bytes, nullptr));
             for (const Codec &codec : request_.codecs) QCCL_TRY(explain_call(bytes, &codec));
         }
@@ -453,6 +472,11 @@ private:
         std::string text = run.dump(-1, ' ', false, Json::error_handler_t::replace);
         text.pop_back(); // remove the closing brace, which document_tail contains
         return text + ",\n\"rows\": [";
+    }
+
+    std::vector<uint64_t> sizes() const {
+        return files_ ? std::vector{files_->count() * type_bytes(type_)}
+                      : sweep_sizes(request_.calls);
     }
 
     Done explain_call(uint64_t bytes, const Codec *named) {
@@ -471,7 +495,27 @@ private:
         QCCL_TRY(Explanation explanation, explain(problem, inputs_of(machine_, choice.pieces),
                                                   choice.algorithm, &link_bytes_));
         explanation.rules = choice.reasons;
+        if (files_)
+            for (ExplainedCandidate &candidate : explanation.candidates)
+                QCCL_TRY(predict(candidate, explanation.planned));
         return show(explanation);
+    }
+
+    // Rehearses what the candidate does with a sample of the values.
+    Done predict(ExplainedCandidate &candidate, const Problem &problem) const {
+        const Plan &plan = candidate.plan;
+        const bool is_rehearsed = candidate.status != CandidateStatus::impossible &&
+                                  plan.codec.loses() && !plan.codec.shares_scales();
+        if (!is_rehearsed) return {};
+        QCCL_TRY(candidate.expected_nmse, sampled_nmse({.algorithm = plan.algorithm,
+                                                        .codec = plan.codec,
+                                                        .inner_codec = plan.inner_codec,
+                                                        .type = type_,
+                                                        .count = problem.count,
+                                                        .ranks = problem.ranks,
+                                                        .places = problem.places},
+                                                       *files_));
+        return {};
     }
 
     Done show(const Explanation &explanation) {
@@ -487,10 +531,11 @@ private:
 
     const ExplainRequest &request_;
     const Machine &machine_;
-    const DataType type_;
+    DataType type_;
     const RedOp op_;
     LinkByteCounter link_bytes_;
     CallPolicy policy_;
+    std::unique_ptr<Files> files_; // null: the values are not known
     std::optional<JsonFile> json_;
     bool is_first_ = true;
 };

@@ -6,7 +6,7 @@
 #include "tests/kit/sample.hpp"
 #include "tests/kit/slow_twin.hpp"
 
-#include "perf/info/advice.hpp"
+#include "perf/info/rehearsal.hpp"
 #include "plan/cost.hpp"
 
 #include <cmath>

@@ -1,14 +1,17 @@
-"""qccl-info explain from outside: machines that are not there, sizes, verdicts, bytes by link, JSON, and what is refused.
+"""qccl-info explain from outside: machines that are not there, sizes, verdicts, bytes by link, JSON, errors of given values, and what is refused.
 
 usage: explain_info_test.py QCCL_INFO
 """
 import json
+import pathlib
+import random
 import re
 import sys
 import tempfile
 import unittest
 
 import tool
+from npy_file import save
 
 INFO = sys.argv.pop(1)
 JOB = "4 x node(2 gpu nvlink:450) net:rdma:100gbit"
@@ -126,6 +129,32 @@ class Explanations(unittest.TestCase):
             with open(path) as file:
                 row, = json.load(file)["rows"]
             self.assertEqual(said.splitlines()[-1], row["reason"])
+
+    def test_values_of_files_say_their_error(self):
+        numbers = random.Random(7)
+        with tempfile.TemporaryDirectory() as folder:
+            pattern = folder + "/rank%r.npy"
+            for rank in range(4):
+                # Each rank is strong in the quarter that it sums by direct, and does not encode there.
+                save(pathlib.Path(folder) / f"rank{rank}.npy", [(10 if i // 10000 == rank else 1) * numbers.gauss(0, 1) for i in range(40000)])
+            measured = json.loads(info("advise", "--input", pattern, "--json", "-").stdout)["codecs"]
+            by_codec = {each["codec"]: each for each in measured if each["codec"] in ("int8", "int4")}
+            self.assertEqual(len(by_codec), 2)
+            for codec, told in by_codec.items():
+                row, = self.rows("all_reduce", "--input", pattern, "--codec", codec + ":min=0")
+                self.assertEqual((row["ranks"], row["count"], row["dtype"]), (4, 40000, "float"))
+                candidates = {each["algorithm"]: each for each in row["candidates"] if each["verdict"] != "impossible"}
+                self.assertAlmostEqual(candidates[told["algorithm"]]["nmse_expected"] / told["nmse"], 1, delta=0.15)
+                self.assertLess(candidates["direct"]["nmse_expected"], 0.7 * candidates["direct"]["nmse_predicted"])
+            self.assertIn(", by the sample 0.0", info("explain", "all_reduce", "--input", pattern, "--codec", "int4:min=0").stdout)
+            self.assertNotIn("by the sample", info("explain", "all_reduce", "--input", pattern, "--codec", "none").stdout)
+            for words, because in ((["all_gather"], "of sums by all_reduce alone"), (["all_reduce", "--op", "max"], "of sums by all_reduce alone"),
+                                   (["all_reduce", "--bytes", "1M"], "--bytes excludes --input"),
+                                   (["all_reduce", "--type", "half"], "--datatype excludes --input")):
+                self.assertIn(because, info("explain", *words, "--input", pattern, expect=2).stderr)
+            self.assertIn("cannot read", info("explain", "all_reduce", "--input", pattern, "--ranks", "5", expect=1).stderr)
+            self.assertIn("two or more", info("explain", "all_reduce", "--input", pattern, "--ranks", "1", expect=1).stderr)
+        self.assertIn("there is no such file", info("explain", "all_reduce", "--input", "/nowhere/rank%r.npy", expect=2).stderr)
 
     def test_what_cannot_be_is_refused(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
