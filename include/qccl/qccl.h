@@ -2048,6 +2048,10 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  *     sample=     INPUT/RESULT/RATIO, what is known about the values of a sum: the NMSE of one
  *                 encode of the ranks' vectors, that of one encode of the result, and the sum of
  *                 squares of all ranks' vectors over that of the result (1 for independent ranks).
+ *                 Where ranks or parts of the vector are not equally strong, /OWN may follow: the
+ *                 part of the ranks' squares that ranks have where they sum themselves, from 0 to
+ *                 1. With algorithm=direct that is rank r in part r of the vector, and with tree
+ *                 rank 0 everywhere.
  *                 The answer then says which NMSE they lead to, beside the one that is predicted
  *                 for independent values
  *     format=     text, or json: one object with the same and more (`man qccl-info` describes it)

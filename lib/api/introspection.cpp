@@ -31,8 +31,8 @@ struct Words {
 Error unclear(std::string_view word) {
     return invalid_argument(
         "what: \"%.*s\" is not understood; expected a collective (%s) or a v-form, then bytes= or "
-        "count=, type=, op=, root=, codec=, algorithm=, sample=INPUT/RESULT/RATIO, format=text or "
-        "json",
+        "count=, type=, op=, root=, codec=, algorithm=, sample=INPUT/RESULT/RATIO[/OWN], "
+        "format=text or json",
         static_cast<int>(std::min<size_t>(word.size(), 40)), word.data(),
         listed({collective_names.begin(), collective_names.end()}).c_str());
 }
@@ -42,24 +42,31 @@ template <class Value, class Parsed> bool store(Value &value, const Parsed &pars
     return parsed.has_value();
 }
 
-// Parses the NMSE of one encode of the ranks' values and of one of the result, and the power ratio.
+// Parses the NMSE of one encode of the ranks' values and of one of the result, the power ratio and,
+// if there is a fourth number, the share of the squares that ranks sum themselves.
 std::optional<SumStatistics> parse_sample(std::string_view text) {
-    std::array<double, 3> numbers{};
+    constexpr size_t fewest = 3, most = 4;
+    std::vector<double> numbers;
     const char *at = text.data(), *const end = at + text.size();
-    for (double &number : numbers) {
+    for (bool is_last = false; !is_last; at++) {
+        double number = 0;
         const auto [behind, error] = std::from_chars(at, end, number);
-        const bool is_last = &number == &numbers.back();
         if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
-        if (is_last != (behind == end) || (!is_last && *behind != '/')) return std::nullopt;
-        at = behind + 1;
+        is_last = behind == end;
+        if (!is_last && *behind != '/') return std::nullopt;
+        numbers.push_back(number);
+        at = behind;
     }
-    if (numbers[2] == 0) return std::nullopt;
+    if (numbers.size() < fewest || numbers.size() > most || numbers[2] == 0) return std::nullopt;
+    const bool has_own = numbers.size() == most;
+    if (has_own && numbers.back() > 1) return std::nullopt;
     const Loss input{.growth = numbers[0]}, result{.growth = numbers[1]};
     return SumStatistics{.input = input,
                          .result = result,
                          .inner_input = input,
                          .inner_result = result,
-                         .power_ratio = numbers[2]};
+                         .power_ratio = numbers[2],
+                         .own_share = has_own ? std::optional(numbers.back()) : std::nullopt};
 }
 
 Result<bool> take_word(std::string_view word, Words &words) {

@@ -218,7 +218,7 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
 std::optional<double> Explanation::expected_of(const ExplainedCandidate &candidate) const {
     if (candidate.status == CandidateStatus::impossible) return std::nullopt;
     if (candidate.expected_nmse || !sample) return candidate.expected_nmse;
-    return expected_nmse(encode_counts(candidate.plan), *sample);
+    return expected_nmse(encode_counts(candidate.plan, problem.collective), *sample);
 }
 
 std::string Explanation::codec_reason() const {

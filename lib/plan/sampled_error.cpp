@@ -30,6 +30,17 @@ EncodeCounts encode_counts(const Plan &plan) {
             .summands = static_cast<double>(plan.cost.summands)};
 }
 
+// A rank adds its own values exactly in the part that it sums, if the algorithm lets it; an
+// all-reduce then encodes the result. Of tiers it is not known which rank that is.
+EncodeCounts encode_counts(const Plan &plan, Collective collective) {
+    EncodeCounts counts = encode_counts(plan);
+    const bool adds_own = plan.algorithm && plan.algorithm.own() == OwnInput::exact &&
+                          !plan.algorithm.row().inner_noise && reduces(collective) &&
+                          !is_prefix(collective);
+    if (adds_own) counts.result_encodes = collective == Collective::all_reduce ? 1 : 0;
+    return counts;
+}
+
 double estimated_nmse(const EncodeCounts &counts, const SampledValues &values) {
     const Loss outer = repeated(counts.codec, values.loss, counts.encodes.first, counts.summands);
     const Loss inner = repeated(counts.inner_codec, values.inner_loss, counts.inner_encodes.first,
@@ -58,6 +69,17 @@ WholeEncodes whole_encodes(const NoiseMoments &encodes, const Loss &input, const
     return {number,
             {.shrink = std::lerp(input.shrink, result.shrink, way),
              .growth = std::lerp(input.growth, result.growth, way)}};
+}
+
+// Returns the encodes of ranks that sum the part `own_share` of all squares themselves, where equal
+// ranks would sum 1 / ranks of them. What is left for the encodes before the sum grows or shrinks
+// by one factor, as the other ranks' values are taken for equally large.
+NoiseMoments encodes_of(const EncodeCounts &counts, const std::optional<double> &own_share) {
+    const bool is_known = own_share && counts.result_encodes && counts.encodes.first != 0;
+    if (!is_known || counts.summands <= 1) return counts.encodes;
+    const NoiseMoments results = NoiseMoments::of(1, *counts.result_encodes);
+    const double factor = (1 - *own_share) / (1 - 1 / counts.summands);
+    return (counts.encodes + results * -1) * factor + results;
 }
 
 Loss scaled(const Loss &loss, double factor) {
@@ -116,7 +138,8 @@ Loss expected_loss(const Codec &codec, const NoiseMoments &encodes, const Loss &
 } // namespace
 
 double expected_nmse(const EncodeCounts &counts, const SumStatistics &of) {
-    return expected_loss(counts.codec, counts.encodes, of.input, of.result, counts, of.power_ratio)
+    return expected_loss(counts.codec, encodes_of(counts, of.own_share), of.input, of.result,
+                         counts, of.power_ratio)
         .followed_by(expected_loss(counts.inner_codec, counts.inner_encodes, of.inner_input,
                                    of.inner_result, counts, of.power_ratio))
         .nmse();

@@ -20,6 +20,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,10 +34,15 @@ struct EncodeCounts {
     Codec codec, inner_codec;
     NoiseMoments encodes = {}, inner_encodes = {};
     double summands = 1;
+    // How many of `encodes` are of the complete result. Nothing: there is no part of the vector
+    // that one rank sums and adds its own values to without encoding them.
+    std::optional<double> result_encodes = {};
 
     bool loses() const;
 };
 EncodeCounts encode_counts(const Plan &plan);
+// The same with `result_encodes`, which depends on the collective.
+EncodeCounts encode_counts(const Plan &plan, Collective collective);
 
 // What samples of one call, or of many, show. Losses are those of one encode.
 struct SampledValues {
@@ -61,16 +67,23 @@ struct SumStatistics {
     // The ranks' mean squares together in units of the result's: 1 for independent ranks, 1 / ranks
     // for equal ones, more than 1 for ranks that cancel each other out.
     double power_ratio = 1;
+    // The part of the ranks' squares that no rank encodes before the sum: those of each rank in the
+    // parts of the vector that it sums itself. By `direct` these are part r of rank r, and by
+    // `tree` everything that the root has. Nothing: 1 / ranks, that of ranks and parts that are
+    // equally strong.
+    std::optional<double> own_share = {};
 };
 
 // Returns the NMSE that is expected of the result. The estimate assumes that the ranks' values are
-// equally large, and that any two ranks resemble each other as much as any other two. Then
-// `power_ratio` says how large every partial sum is, and its encode loses that part of what one
-// encode loses: as one of inputs does if it holds one contribution, as one of results does if it
-// holds all. Equal ranks lose what one encode loses, since they round alike. The estimate is meant
-// to be within 15 % of the error. It is too high, in rings by half and more, where a sum is hardly
-// rounded anew at each rank: of 16 ranks and more that resemble each other closely, and of ranks
-// whose large values lie in different places.
+// equally large, but for those of `own_share`, of which a rank encodes nothing: all sums on the way
+// have the less of the squares, the more of them the ranks sum themselves. The estimate also
+// assumes that any two ranks resemble each other as much as any other two. Then `power_ratio` says
+// how large every partial sum is, and its encode loses that part of what one encode loses: as one
+// of inputs does if it holds one contribution, as one of results does if it holds all. Equal ranks
+// lose what one encode loses, since they round alike. The estimate is meant to be within 15 % of
+// the error. It is too high, in rings by half and more, where a sum is hardly rounded anew at each
+// rank: of 16 ranks and more that resemble each other closely, and of ranks whose large values lie
+// in different places.
 double expected_nmse(const EncodeCounts &counts, const SumStatistics &statistics);
 
 // Returns SumStatistics::power_ratio from the sums of squares of this rank's values and of the

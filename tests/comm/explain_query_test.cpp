@@ -24,7 +24,10 @@ static void every_word_is_understood() {
     CHECK(!question.sample);
     const auto sample = parse("all_reduce sample=7e-3/0.006/0.5").sample;
     CHECK(sample && sample->input.nmse() == 7e-3 && sample->result.nmse() == 0.006);
-    CHECK(sample->power_ratio == 0.5);
+    CHECK(sample->power_ratio == 0.5 && !sample->own_share);
+    const auto unlike = parse("all_reduce sample=7e-3/0.006/0.5/0.25").sample;
+    CHECK(unlike && unlike->power_ratio == 0.5 && unlike->own_share == 0.25);
+    CHECK(parse("all_reduce sample=1/1/1/0").sample->own_share == 0);
 }
 
 static void the_rest_has_defaults() {
@@ -65,7 +68,10 @@ static void what_is_not_understood_is_named() {
                                      {"all_reduce type=string", "type=string"},
                                      {"all_reduce root=-1", "root=-1"},
                                      {"all_reduce sample=0.1/0.1", "sample=0.1/0.1"},
-                                     {"all_reduce sample=1/1/1/1", "sample=1/1/1/1"},
+                                     {"all_reduce sample=1/1/1/1/1", "sample=1/1/1/1/1"},
+                                     {"all_reduce sample=1/1/1/2", "sample=1/1/1/2"},
+                                     {"all_reduce sample=1/1/1/", "sample=1/1/1/"},
+                                     {"all_reduce sample=1/1/1/-1", "sample=1/1/1/-1"},
                                      {"all_reduce sample=1/-1/1", "sample=1/-1/1"},
                                      {"all_reduce sample=1/1/0", "sample=1/1/0"},
                                      {"all_reduce sample=nan/1/1", "sample=nan/1/1"},

@@ -98,7 +98,8 @@ EncodeCounts counts_of(const Case &data, const Codec &codec, const char *algorit
             .inner_codec = {},
             .encodes = algorithm_of(algorithm).noise(Collective::all_reduce, {.size = ranks}),
             .inner_encodes = {},
-            .summands = static_cast<double>(ranks)};
+            .summands = static_cast<double>(ranks),
+            .result_encodes = 1};
 }
 
 // Strong enough to matter for scales, and not so strong that chance in a few blocks decides.
@@ -209,6 +210,60 @@ static void sums_of_ranks_that_cancel_each_other_out() {
     }
 }
 
+// Returns the part of the ranks' squares in the parts that they sum themselves by direct.
+static double own_share_of(const Case &data) {
+    const uint64_t part = count / data.ranks.size();
+    double own = 0;
+    for (uint64_t rank = 0; rank < data.ranks.size(); rank++)
+        for (uint64_t i = rank * part; i < (rank + 1) * part; i++)
+            own += std::pow(static_cast<double>(data.ranks[rank][i]), 2);
+    return own / data.square();
+}
+
+// Each rank is `times` as strong in the part that it sums as in the others. A rank encodes nothing
+// of its own there.
+static void sums_of_ranks_that_are_strong_where_they_sum() {
+    for (const float times : {8.0F, 0.25F}) {
+        Case data = made(heavy_kinds[0], 0, 4);
+        for (uint64_t i = 0; i < count; i++) {
+            data.ranks[i / (count / 4)][i] *= times;
+            data.sum[i] = 0;
+            for (const Values &values : data.ranks) data.sum[i] += values[i];
+        }
+        for (const char *text : {"int8", "int4", "mxfp8e4m3", "bf16"}) {
+            const Codec codec = *parse_codec(text);
+            SumStatistics statistics{.input = lost(codec, data.ranks),
+                                     .result = lost(codec, {data.sum}),
+                                     .power_ratio = data.power_ratio(),
+                                     .own_share = own_share_of(data)};
+            const EncodeCounts counts = counts_of(data, codec, "direct");
+            const double found = measured(data, codec, "direct");
+            check_near(expected_nmse(counts, statistics), found, required, text);
+            statistics.own_share.reset(); // that of ranks that are equally strong everywhere
+            const double equal = expected_nmse(counts, statistics);
+            CHECK(times > 1 ? equal > (1 + required) * found : equal < (1 - required / 2) * found);
+        }
+    }
+}
+
+// By a tree the root encodes nothing, however strong it is.
+static void sums_at_a_strong_root() {
+    Case data = made(heavy_kinds[0], 0, 4);
+    for (float &value : data.ranks[0]) value *= 6;
+    for (uint64_t i = 0; i < count; i++) {
+        data.sum[i] = 0;
+        for (const Values &values : data.ranks) data.sum[i] += values[i];
+    }
+    const Codec codec = *parse_codec("int8");
+    const SumStatistics statistics{.input = lost(codec, data.ranks),
+                                   .result = lost(codec, {data.sum}),
+                                   .power_ratio = data.power_ratio(),
+                                   .own_share =
+                                       product(data.ranks[0], data.ranks[0]) / data.square()};
+    check_near(expected_nmse(counts_of(data, codec, "tree"), statistics),
+               measured(data, codec, "tree"), required, "int8 at a strong root");
+}
+
 // What predicted_nmse() and estimated_nmse() say of independent ranks is far too high for others.
 static void the_number_of_encodes_says_too_much() {
     for (const double correlation : {0.2, 0.5, 0.9}) {
@@ -228,6 +283,8 @@ int main() {
         QTEST(sums_of_equal_ranks),
         QTEST(sums_without_an_encode_of_the_result),
         QTEST(sums_of_ranks_that_cancel_each_other_out),
+        QTEST(sums_of_ranks_that_are_strong_where_they_sum),
+        QTEST(sums_at_a_strong_root),
         QTEST(the_number_of_encodes_says_too_much),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
