@@ -2,11 +2,13 @@
 """What codecs cost and lose: a row for each codec, set of data and number of ranks, as a table, a CSV file and a picture.
 
 bits: of a value on the wire, header included. one encode: NMSE of the ranks' vectors when each is encoded once. measured: NMSE of the sum
-of all ranks by that algorithm. predicted: what the planner expects of independent Gaussian values. expected: what it expects if it is told
-of these data how much one encode of the ranks' vectors loses, how much one encode of the sum, and how strong the vectors are beside the sum
-(sample= of qcclExplain). bias: of codecs with noise, the largest mean error of a value over --trials encodes with different seeds, in
-standard deviations of that mean; about 4 of a few hundred values are normal. GB/s: of unencoded values on one core, between memory and
-memory, to encode and to decode and add, beside memcpy in the same run.
+of all ranks by that algorithm. predicted: what the planner expects of independent Gaussian values. figures: what it expects if it is told
+of these data how much one encode of the ranks' vectors loses, how much one encode of the sum, how strong the vectors are beside the sum,
+and by direct and tree how much of their squares ranks have where they sum themselves (sample= of qcclExplain). expected: what is expected
+if the data are known, of which an eighth and at least 32768 values are taken (--input of qccl-info explain). bias: of codecs with noise,
+the largest mean error of a value over --trials encodes with different seeds, in standard deviations of that mean; about 4 of a few hundred
+values are normal. GB/s: of unencoded values on one core, between memory and memory, to encode and to decode and add, beside memcpy in the
+same run.
 
 Data: independent values of a Gaussian (gauss) and of Student's t with 3 degrees of freedom (student); Gaussian values whose strength
 differs from block to block (blocks); nine of ten values zero (sparse); ranks that resemble each other, with a correlation of 0.9
@@ -21,6 +23,7 @@ import math
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import numpy
 
@@ -35,8 +38,8 @@ CODECS = ("fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8", "int6", "int5", "int4", 
           "int8:round=dither", "int6:round=dither", "int4:round=dither", "minmax:round=dither", "minmax:bits=4,round=dither",
           "bf16:round=stochastic")
 ALGORITHMS = ("direct", "ring", "tree")
-Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted expected bias encode decode_add memcpy")
-COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
+Row = collections.namedtuple("Row", "data ranks codec bits one_encode algorithm measured predicted figures expected bias encode decode_add memcpy")
+COLUMNS = "{:12} {:>5} {:24} {:>6} {:>10}  {:9} {:>10} {:>10} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7}"
 TRIED_VALUES = 256  # whose errors are averaged over the trials
 
 
@@ -69,7 +72,7 @@ def arguments():
     parser.add_argument("--package", type=pathlib.Path, default=ROOT / "build/bindings/python", metavar="FOLDER",
                         help="where the package qccl lies (build/bindings/python)")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/perf/qccl-perf", metavar="FILE",
-                        help="qccl-perf, for the speeds (build/perf/qccl-perf)")
+                        help="qccl-perf, for the speeds; qccl-info lies beside it (build/perf/qccl-perf)")
     parser.add_argument("--output", metavar="PREFIX", default="codecs", help="PREFIX.csv and PREFIX.svg (codecs)")
     chosen = parser.parse_args()
     if chosen.values < TRIED_VALUES:
@@ -119,6 +122,10 @@ def with_key(spec, key):
     return f"{spec}{',' if ':' in spec else ':'}{key}"
 
 
+def at_any_size(spec):
+    return spec if "min=" in spec else with_key(spec, "min=0")
+
+
 def squares(vectors):
     return sum(float(numpy.square(vector, dtype=float).sum()) for vector in vectors)
 
@@ -138,20 +145,30 @@ class Meter:
         errors = [codec.decode(data, like=vector).astype(float) - vector for data, vector in zip(coded, vectors)]
         return 8 * coded[0].size / vectors[0].size, squares(errors) / squares(vectors)
 
-    def sample(self, spec):
+    def own_share(self, algorithm):
+        """The part of the vectors' squares that ranks have where they sum themselves; None: it says little by this algorithm."""
+        ranks = len(self.vectors)
+        if algorithm == "tree":
+            return squares(self.vectors[:1]) / squares(self.vectors)
+        if algorithm == "direct":
+            return squares(numpy.array_split(vector, ranks)[rank] for rank, vector in enumerate(self.vectors)) / squares(self.vectors)
+        return None
+
+    def sample(self, spec, algorithm):
         """What explain takes as sample=."""
         of_sum = self.one_encode(spec, [self.exact.astype(numpy.float32)])[1]
-        return f"{self.one_encode(spec)[1]:.9g}/{of_sum:.9g}/{self.power_ratio:.9g}"
+        own = self.own_share(algorithm)
+        return f"{self.one_encode(spec)[1]:.9g}/{of_sum:.9g}/{self.power_ratio:.9g}" + ("" if own is None else f"/{own:.9g}")
 
     def explained(self, comm, spec, algorithm, sample):
-        """(NMSE that is predicted, NMSE that is expected of the sample)"""
+        """(NMSE that is predicted, NMSE that is expected by the figures)"""
         told = comm.explain(f"all_reduce count={self.exact.size} type=float codec={spec} algorithm={algorithm} sample={sample}", format="json")
         found, = ((row["nmse_predicted"], row["nmse_expected"]) for row in told["candidates"] if row["verdict"] == "chosen")
         return found
 
     def sums(self, spec, algorithm):
-        """(NMSE of the sum, the one that is predicted, the one that is expected)"""
-        coded, sample = spec if "min=" in spec else with_key(spec, "min=0"), self.sample(spec)
+        """(NMSE of the sum, the one that is predicted, the one that is expected by the figures)"""
+        coded, sample = at_any_size(spec), self.sample(spec, algorithm)
 
         def body(comm):
             predicted = self.explained(comm, coded, algorithm, sample)
@@ -191,6 +208,24 @@ def speeds_of(program, codecs):
     return {codec: (found["encode"], found["decode_add"], found["memcpy"]) for codec, found in by_codec.items()}
 
 
+def expected_errors(program, vectors, codecs, algorithms):
+    """{(codec, algorithm): NMSE that is expected of the sum by a sample of the vectors}"""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for rank, vector in enumerate(vectors):
+            numpy.save(pathlib.Path(folder) / f"rank{rank}.npy", vector)
+        for algorithm in algorithms:
+            command = [program, "explain", "all_reduce", "--input", f"{folder}/rank%r.npy", "--algo", algorithm, "--json", "-",
+                       "--codec", ",".join(at_any_size(spec) for spec in codecs)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(1)
+            for spec, row in zip(codecs, json.loads(done.stdout)["rows"]):
+                used, = (each for each in row["candidates"] if each["verdict"] == "chosen")
+                found[spec, algorithm] = used.get("nmse_expected")
+    return found
+
+
 def measure(chosen, qccl, tell):
     sets = [(name, from_files(pattern)) for name, pattern in chosen.data]
     sets[:0] = [(name, synthetic(name, ranks, chosen.values)) for name in SYNTHETIC for ranks in chosen.ranks]
@@ -198,11 +233,13 @@ def measure(chosen, qccl, tell):
     for name, vectors in sets:
         tell(f"{name}, {len(vectors)} ranks")
         meter = Meter(qccl, vectors)
+        expected = expected_errors(chosen.program.with_name("qccl-info"), vectors, chosen.codecs, chosen.algorithms)
         for spec in chosen.codecs:
             bits, once = meter.one_encode(spec)
             bias = meter.bias(spec, chosen.trials) if len(vectors) == min(chosen.ranks) else None
             for algorithm in chosen.algorithms:
-                yield Row(name, len(vectors), spec, bits, once, algorithm, *meter.sums(spec, algorithm), bias, *speeds[spec])
+                sums = meter.sums(spec, algorithm)
+                yield Row(name, len(vectors), spec, bits, once, algorithm, *sums, expected[spec, algorithm], bias, *speeds[spec])
 
 
 # ---- Output
@@ -261,7 +298,7 @@ def main():
     import qccl  # noqa: PLC0415
 
     rows = []
-    print(COLUMNS.format("data", "ranks", "codec", "bits", "one encode", "algorithm", "measured", "predicted", "expected", "bias", "encode", "add", "memcpy"))
+    print(COLUMNS.format("data", "ranks", "codec", "bits", "one encode", "algorithm", "measured", "predicted", "figures", "expected", "bias", "encode", "add", "memcpy"))
     for row in measure(chosen, qccl, lambda words: print(words, file=sys.stderr, flush=True)):
         rows.append(row)
         print(COLUMNS.format(*row[:3], shown(row.bits), shown(row.one_encode), row.algorithm, *map(shown, row[6:])), flush=True)
