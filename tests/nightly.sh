@@ -3,7 +3,7 @@
 # with 1 if any part failed.
 #
 #   tests/nightly.sh [PART...]   parts: full pip torch kills faults sequences programs sanitizers valgrind fuzz tidy processors; none: all
-#   QTEST_RUNS=10000000     inputs for each fuzzer
+#   QTEST_RUNS=10000000     inputs for each fuzzer, and for the chunks of each codec
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
 #   QTEST_SEQUENCES=100000  sequences of calls in which one rank disagrees with the others
@@ -129,7 +129,10 @@ fuzz() {
     CC=clang-14 CXX=clang++-14 set_up fuzz -Dfuzz=true -Dtests=false -Dperf=false \
         -Db_sanitize=address,undefined -Doptimization=1 -Db_lundef=false &&
         meson test -C build-night-fuzz --suite fuzz --print-errorlogs --timeout-multiplier 1000 \
-            --test-args="-runs=$runs -verbosity=0"
+            --test-args="-runs=$runs -verbosity=0" || return 1
+    for codec in $(build-night-fuzz/tests/fuzz/chunk_fuzz --codecs); do
+        build-night-fuzz/tests/fuzz/chunk_fuzz --codec="$codec" -max_len=1536 -runs="$runs" -verbosity=0 || return 1
+    done
 }
 
 # Every file; a commit's test has those of a few rooms.

@@ -1,7 +1,7 @@
 // Fuzzes codec/chunk: whatever open_chunk accepts, the reference decodes within its bounds, in
 // whole and in part, into every format that may be asked for. The mutator below makes inputs that
 // are nearly chunks: it writes a header that fits the bytes behind it, so that the deep checks are
-// reached.
+// reached. With --codec=NAME it makes chunks of that codec alone; --codecs prints all names.
 #include "codec/chunk.hpp"
 #include "codec/codec_names.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 using namespace qccl;
@@ -64,8 +67,15 @@ struct Dice {
     }
 };
 
+// The names of the codecs whose chunks the mutator makes.
+std::vector<std::string_view> &made_codecs() {
+    static std::vector<std::string_view> names(codec_words.begin(), codec_words.end());
+    return names;
+}
+
 Codec random_codec(Dice &dice) {
-    Codec codec = *parse_codec(codec_words[dice.roll(codec_words.size())]);
+    const auto &names = made_codecs();
+    Codec codec = *parse_codec(names[dice.roll(static_cast<uint32_t>(names.size()))]);
     const CodecRow &row = codec.row();
     if (row.takes(SpecKey::round))
         codec.rounding = static_cast<Rounding>(dice.roll(row.takes_dither ? 3 : 2));
@@ -126,6 +136,27 @@ void write_step(Dice &dice, const PayloadLayout &layout, uint8_t *payload) {
 }
 
 } // namespace
+
+// libFuzzer leaves arguments with two dashes to the program.
+extern "C" int LLVMFuzzerInitialize(int *count, char ***arguments) {
+    constexpr std::string_view one = "--codec=";
+    auto &names = made_codecs();
+    for (const std::string_view argument : std::span(*arguments, static_cast<size_t>(*count))) {
+        if (argument == "--codecs") {
+            for (const std::string_view name : names) puts(std::string(name).c_str());
+            exit(0);
+        }
+        if (!argument.starts_with(one)) continue;
+        const std::string_view wanted = argument.substr(one.size());
+        if (std::find(names.begin(), names.end(), wanted) == names.end()) {
+            fprintf(stderr, "--codec: no codec is named %s; --codecs prints the names\n",
+                    std::string(wanted).c_str());
+            exit(2);
+        }
+        names = {wanted};
+    }
+    return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const auto open = open_chunk(std::as_bytes(std::span(data, bytes)));
