@@ -378,7 +378,11 @@ Runs sample_of(const Rehearsal &rehearsal, const Layout &layout, const SampleSiz
     Runs runs = runs_of(layout, size.run_values);
     const double wanted = std::max(static_cast<double>(rehearsal.count) * size.share,
                                    static_cast<double>(size.fewest_values));
-    if (wanted >= static_cast<double>(rehearsal.count)) return runs;
+    // Of few runs no part stands for the others.
+    constexpr double fewest_runs = 16;
+    const double expected_runs =
+        wanted * static_cast<double>(runs.size()) / static_cast<double>(rehearsal.count);
+    if (expected_runs < std::min(fewest_runs, static_cast<double>(runs.size()))) return runs;
     std::vector<double> strengths, sums, magnitudes;
     for (const SampleRun &run : runs)
         strengths.push_back(strength_of(run, rehearsal.ranks, result, sums, magnitudes));

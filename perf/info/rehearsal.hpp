@@ -39,7 +39,8 @@ Result<std::optional<double>> rehearsed_nmse(const Rehearsal &rehearsal, const S
 // How much of a vector a sample takes.
 struct SampleSize {
     double share = 1.0 / 8;
-    // Shorter vectors are taken as a whole, and longer ones not less.
+    // Shorter vectors are taken as a whole, and longer ones not less. So are vectors of which the
+    // sample would have fewer than 16 runs.
     uint64_t fewest_values = uint64_t{1} << 15;
     // Neighbouring values that are taken together, at least; rounded up to the codecs' grain.
     uint64_t run_values = 1024;
@@ -55,7 +56,7 @@ struct SampleSize {
 // Few values of gradients hold most of the squares, and evenly spread places miss them. So the
 // vector is cut into runs within the chunks of the schedule, and a run is taken with a probability
 // that grows with its squares (sampling with probability proportional to size: M. Hansen and
-// W. Hurwitz, "On the theory of sampling from finite populations", 1943); a fifth of the sample
+// W. Hurwitz, "On the theory of sampling from finite populations", 1943); a quarter of the sample
 // goes by length alone, for errors where there are hardly any squares. One pass over the values
 // finds the squares. The squared errors and squares of a run count by the inverse of its
 // probability (D. Horvitz and D. Thompson, 1952), and the NMSE is the ratio of the two sums. The
