@@ -130,8 +130,10 @@ fuzz() {
         -Db_sanitize=address,undefined -Doptimization=1 -Db_lundef=false &&
         meson test -C build-night-fuzz --suite fuzz --print-errorlogs --timeout-multiplier 1000 \
             --test-args="-runs=$runs -verbosity=0" || return 1
-    for codec in $(build-night-fuzz/tests/fuzz/chunk_fuzz --codecs); do
-        build-night-fuzz/tests/fuzz/chunk_fuzz --codec="$codec" -max_len=1536 -runs="$runs" -verbosity=0 || return 1
+    codecs=$(build-night-fuzz/tests/fuzz/chunk_fuzz --codecs) && [ -n "$codecs" ] || return 1
+    for codec in $codecs; do
+        build-night-fuzz/tests/fuzz/chunk_fuzz --codec="$codec" -max_len=1536 -runs="$runs" -verbosity=0 \
+            -artifact_prefix=build-night-fuzz/ || return 1
     done
 }
 
