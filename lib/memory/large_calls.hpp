@@ -17,7 +17,7 @@ inline constexpr uint32_t large_calls_kept = 16;
 
 class RecentLargeCall {
 public:
-    // The current call is large. It may say so several times.
+    // Marks the current call as large; repeating it has no effect.
     void note() { calls_left_ = large_calls_kept + 1; }
     // Counts the current call as ended; every call ends, a large one too. Returns whether the
     // memory of the last large call is still kept.

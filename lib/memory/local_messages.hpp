@@ -80,7 +80,7 @@ public:
         : peer_table_(peer_table), views_(peer_table.size()) {}
 
     // Exposes memory of this rank, as often as the rank likes; as many calls of `withdraw` withdraw
-    // it. Between calls. The other ranks map it at their next refresh; if one of them cannot, the
+    // it. Between calls. The other ranks map it at their next refresh; if one of them cannot,
     // no rank reads the memory in place. Withdrawn memory stays mapped until their next refresh.
     // Returns false if more regions are exposed than there are windows: a region without a window
     // is not read in place.

@@ -75,15 +75,15 @@ struct SumStatistics {
 };
 
 // Returns the NMSE that is expected of the result. The estimate assumes that the ranks' values are
-// equally large, but for those of `own_share`, of which a rank encodes nothing: all sums on the way
-// have the less of the squares, the more of them the ranks sum themselves. The estimate also
-// assumes that any two ranks resemble each other as much as any other two. Then `power_ratio` says
-// how large every partial sum is, and its encode loses that part of what one encode loses: as one
-// of inputs does if it holds one contribution, as one of results does if it holds all. Equal ranks
-// lose what one encode loses, since they round alike. The estimate is meant to be within 15 % of
-// the error. It is too high, in rings by half and more, where a sum is hardly rounded anew at each
-// rank: of 16 ranks and more that resemble each other closely, and of ranks whose large values lie
-// in different places.
+// equally large, but for those of `own_share`, of which a rank encodes nothing: the more of
+// the squares the ranks sum themselves, the smaller are the sums that they encode. The estimate
+// also assumes that any two ranks resemble each other as much as any other two. Then `power_ratio`
+// says how large every partial sum is, and its encode loses that part of what one encode loses: as
+// one of inputs does if it holds one contribution, as one of results does if it holds all. Equal
+// ranks lose what one encode loses, since they round alike. The estimate is meant to be within 15 %
+// of the error. It is too high, in rings by half and more, where a sum is hardly rounded anew at
+// each rank: of 16 ranks and more that resemble each other closely, and of ranks whose large values
+// lie in different places.
 double expected_nmse(const EncodeCounts &counts, const SumStatistics &statistics);
 
 // Returns SumStatistics::power_ratio from the sums of squares of this rank's values and of the
