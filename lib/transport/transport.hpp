@@ -252,7 +252,7 @@ public:
     virtual std::vector<RankState> states(int64_t now_ns) const = 0;
 
     // Says how many bytes a nanosecond the line of a host carries, by which a message between hosts
-    // goes eagerly or waits to be pulled. Before the first call; without it the line is fast.
+    // goes eagerly or waits to be pulled. Before the first call; a line without a rate is fast.
     virtual void use_line_rate(double) {}
 
     // Returns the time that this rank's threads have spent on moving bytes between hosts. Any

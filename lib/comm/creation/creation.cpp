@@ -460,7 +460,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
     std::unique_ptr<CommTrace> traced = trace(resources, *transport, origin);
     const Chunking how = cut(*transport, staging.get());
     const CostModel cost_model = speeds(*transport, staging.get(), how);
-    transport->use_line_rate(cost_model.remote_bytes_per_ns);
+    if (cost_model.is_remote_rate_known()) transport->use_line_rate(cost_model.remote_bytes_per_ns);
     const auto comm = std::make_shared<Comm>(
         CommParts{.comm_config = comm_config_,
                   .reach = reach_,
