@@ -194,8 +194,8 @@ private:
 
 class RemoteRanks {
 public:
-    // Handles what has arrived and what has been sent. Returns false if nothing has since the last
-    // call of this function, whichever function has handled it: only then may a rank sleep.
+    // Handles what has arrived and what has been sent. Returns whether anything has since the last
+    // call of this function, whichever function has handled it: a rank may sleep only if not.
     virtual bool progress() = 0;
     // Call this before a sleep on `descriptor`. Returns false if something has come.
     virtual bool arm() = 0;

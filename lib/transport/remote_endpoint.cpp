@@ -43,7 +43,7 @@ NetworkEvents RemoteEndpoint::events() {
                 [](void *context, const void *head, size_t head_bytes, const void *data,
                    size_t bytes, RendezvousHandle *handle) {
                     auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_news_ = true;
+                    self.has_unreported_events_ = true;
                     MessageHeader header;
                     if (head_bytes == sizeof header) std::memcpy(&header, head, sizeof header);
                     const bool is_sound = head_bytes == sizeof header && self.is_ours(header);
@@ -57,7 +57,7 @@ NetworkEvents RemoteEndpoint::events() {
             .on_sent =
                 [](void *context, uint64_t token) {
                     auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_news_ = true;
+                    self.has_unreported_events_ = true;
                     self.on_sent(SendToken(token));
                 },
             .on_pulled =
@@ -68,7 +68,7 @@ NetworkEvents RemoteEndpoint::events() {
             .on_peer_lost =
                 [](void *context, uint32_t peer, const char *) {
                     auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_news_ = true;
+                    self.has_unreported_events_ = true;
                     self.peer_states_[peer].is_lost = true;
                 }};
 }
@@ -76,10 +76,10 @@ NetworkEvents RemoteEndpoint::events() {
 bool RemoteEndpoint::progress() {
     const std::lock_guard guard(mutex_);
     progress_locked();
-    return std::exchange(has_news_, false);
+    return std::exchange(has_unreported_events_, false);
 }
 
-void RemoteEndpoint::progress_between_calls() {
+void RemoteEndpoint::handle_events() {
     const std::lock_guard guard(mutex_);
     progress_locked();
 }
@@ -93,7 +93,7 @@ void RemoteEndpoint::progress_locked() {
     flush_locked();
     const auto start = Clock::now();
     if (network_.progress()) {
-        has_news_ = true;
+        has_unreported_events_ = true;
         count_busy(start);
     }
     if (!status_requests_.empty()) answer_status_requests();
@@ -101,7 +101,7 @@ void RemoteEndpoint::progress_locked() {
 
 bool RemoteEndpoint::arm() {
     const std::lock_guard guard(mutex_);
-    return network_.arm();
+    return !has_unreported_events_ && network_.arm();
 }
 
 bool RemoteEndpoint::is_ours(const MessageHeader &header) const {
@@ -269,7 +269,7 @@ void RemoteEndpoint::deliver_eager(const MessageHeader &header, uint64_t bytes) 
 }
 
 void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
-    has_news_ = true;
+    has_unreported_events_ = true;
     const uint32_t from = message.header.from;
     const bool is_slot = message.header.kind == MessageKind::eager;
     message.is_pulling = false;
@@ -490,7 +490,7 @@ void ProgressThread::run() {
     while (!leaving_.wait_for(lock, between_looks, [&] { return has_left_; })) {
         if (is_in_call_.load(std::memory_order_relaxed)) continue;
         const Done progressed = exception_boundary([&]() -> Done {
-            remote_.progress_between_calls();
+            remote_.handle_events();
             return {};
         });
         after_look_(progressed);

@@ -147,8 +147,8 @@ public:
     Network &network() { return network_; }
 
     bool progress() override;
-    // For the progress thread: the rank's own next `progress` still tells what has happened.
-    void progress_between_calls();
+    // The same for callers that need no answer: the next `progress` reports what has happened.
+    void handle_events();
     // Whether the network still reads data of the caller. Status messages do not count: they may
     // take for ever to reach a peer that is in no call.
     bool has_unsent_data() const { return unsent_data_ != 0; }
@@ -285,8 +285,8 @@ private:
     void post_data(uint32_t peer, MessageTag tag, const MessageView &view);
     void add_to_batch(uint32_t peer, MessageTag tag, const MessageView &view);
     void flush_locked();
-    // Whether a large message to the peer may go eagerly. If not, the message stays here until the
-    // receiver pulls it, which costs a round trip.
+    // Whether a large message to the peer may go eagerly; `sent_bytes` has it already. If not, the
+    // message stays here until the receiver pulls it, which costs a round trip.
     bool is_eager(const PeerState &state, uint64_t bytes) const {
         const uint64_t unacked = state.sent_bytes - state.acked_bytes;
         return unacked <= most_unacked_ ||
@@ -317,9 +317,9 @@ private:
     std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
     Error failure_;                           // the failure as it is sent on
     uint64_t session_ = 0;
-    // Something has happened that `progress` has not told yet. Every event sets it, because UCX
-    // does not count all of them.
-    bool has_news_ = false;
+    // Events that `progress` has not reported yet. Every event sets it, because UCX does not count
+    // all of them.
+    bool has_unreported_events_ = false;
     std::atomic<int64_t> busy_ns_{0};
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_data_{0};

@@ -92,7 +92,7 @@ Done SharedTransport::begin(const CallShape &shape, const CallNumbers &numbers,
     if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
     if (remote_) {
         if (detector_.is_look_due()) {
-            remote_->progress();
+            remote_->handle_events();
             detector_.check_liveness();
         }
         if (const auto other = remote_->begin()) return mismatch(*other);
@@ -458,7 +458,7 @@ void SharedTransport::fail(const Error &error) {
 
 std::optional<Error> SharedTransport::failure() const {
     // A caller that asks between calls learns of failures on other hosts here.
-    if (remote_ && !shared_error_.is_set()) remote_->progress();
+    if (remote_ && !shared_error_.is_set()) remote_->handle_events();
     return shared_error_.failure();
 }
 

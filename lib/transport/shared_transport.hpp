@@ -88,7 +88,7 @@ public:
 
     Done wait(const Wait &what) override;
     void progress() override {
-        if (remote_) remote_->progress();
+        if (remote_) remote_->handle_events();
     }
     void wait_done() override { detector_.wait_done(); }
 
