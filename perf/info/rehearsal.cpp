@@ -277,25 +277,40 @@ Result<std::vector<std::byte>> rehearse(const Rehearsal &rehearsal, const Source
     return result;
 }
 
-Result<std::optional<double>> rehearsed_nmse(const Rehearsal &rehearsal, const Source &inputs) {
-    QCCL_TRY(const Bytes sum, rehearse(rehearsal, inputs));
-    constexpr size_t piece = 1 << 14;
-    std::vector<double> exact(piece), magnitudes(piece), summed(piece);
-    ExactResult result({.type = rehearsal.type, .ranks = rehearsal.ranks, .count = rehearsal.count},
-                       inputs);
+namespace {
+
+// Sums over runs of values, by their weights.
+struct WeightedSquares {
     double error = 0, power = 0;
-    for (uint64_t first = 0; first < rehearsal.count; first += piece) {
-        const size_t count = std::min<uint64_t>(piece, rehearsal.count - first);
-        result.reals(0, first, count, exact.data(), magnitudes.data());
-        load_reals(rehearsal.type, sum.data() + first * type_bytes(rehearsal.type), count,
-                   summed.data());
-        for (size_t i = 0; i < count; i++) {
-            error += (summed[i] - exact[i]) * (summed[i] - exact[i]);
-            power += exact[i] * exact[i];
+
+    void add(const SampleRun &run, const std::byte *sum, DataType type, ExactResult &result) {
+        std::vector<double> exact(run.count), magnitudes(run.count), summed(run.count);
+        result.reals(0, run.first, run.count, exact.data(), magnitudes.data());
+        load_reals(type, sum, run.count, summed.data());
+        for (uint64_t i = 0; i < run.count; i++) {
+            error += run.weight * (summed[i] - exact[i]) * (summed[i] - exact[i]);
+            power += run.weight * exact[i] * exact[i];
         }
     }
-    const double nmse = error / power;
-    return std::isfinite(nmse) ? std::optional(nmse) : std::nullopt;
+    // Returns nothing if the sum is zero everywhere or not finite.
+    std::optional<double> nmse() const {
+        const double nmse = error / power;
+        return std::isfinite(nmse) ? std::optional(nmse) : std::nullopt;
+    }
+};
+
+} // namespace
+
+Result<std::optional<double>> rehearsed_nmse(const Rehearsal &rehearsal, const Source &inputs) {
+    QCCL_TRY(const Bytes sum, rehearse(rehearsal, inputs));
+    constexpr uint64_t piece = 1 << 14;
+    ExactResult result({.type = rehearsal.type, .ranks = rehearsal.ranks, .count = rehearsal.count},
+                       inputs);
+    WeightedSquares squares;
+    for (uint64_t first = 0; first < rehearsal.count; first += piece)
+        squares.add({.first = first, .count = std::min(piece, rehearsal.count - first)},
+                    sum.data() + first * type_bytes(rehearsal.type), rehearsal.type, result);
+    return squares.nmse();
 }
 
 // ---- Samples
@@ -391,21 +406,6 @@ Runs sample_of(const Rehearsal &rehearsal, const Layout &layout, const SampleSiz
     return taken(runs, probabilities_of(runs, strengths, wanted));
 }
 
-// Sums over values of the sample, by their weights.
-struct WeightedSquares {
-    double error = 0, power = 0;
-
-    void add(const SampleRun &run, const std::byte *sum, DataType type, ExactResult &result) {
-        std::vector<double> exact(run.count), magnitudes(run.count), summed(run.count);
-        result.reals(0, run.first, run.count, exact.data(), magnitudes.data());
-        load_reals(type, sum, run.count, summed.data());
-        for (uint64_t i = 0; i < run.count; i++) {
-            error += run.weight * (summed[i] - exact[i]) * (summed[i] - exact[i]);
-            power += run.weight * exact[i] * exact[i];
-        }
-    }
-};
-
 } // namespace
 
 Result<std::optional<double>> sampled_nmse(const Rehearsal &rehearsal, const Source &inputs,
@@ -434,8 +434,7 @@ Result<std::optional<double>> sampled_nmse(const Rehearsal &rehearsal, const Sou
             }
         }
     }
-    const double nmse = squares.error / squares.power;
-    return std::isfinite(nmse) ? std::optional(nmse) : std::nullopt;
+    return squares.nmse();
 }
 
 } // namespace qccl::perf
