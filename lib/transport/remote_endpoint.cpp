@@ -37,13 +37,18 @@ RemoteEndpoint::~RemoteEndpoint() {
             if (message.handle) network_.discard(message.handle);
 }
 
+RemoteEndpoint &RemoteEndpoint::with_event(void *context) {
+    auto &self = *static_cast<RemoteEndpoint *>(context);
+    self.has_unreported_events_ = true;
+    return self;
+}
+
 NetworkEvents RemoteEndpoint::events() {
     return {.context = this,
             .on_message =
                 [](void *context, const void *head, size_t head_bytes, const void *data,
                    size_t bytes, RendezvousHandle *handle) {
-                    auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_unreported_events_ = true;
+                    RemoteEndpoint &self = with_event(context);
                     MessageHeader header;
                     if (head_bytes == sizeof header) std::memcpy(&header, head, sizeof header);
                     const bool is_sound = head_bytes == sizeof header && self.is_ours(header);
@@ -54,22 +59,16 @@ NetworkEvents RemoteEndpoint::events() {
                     if (!taken) (void)self.shared_error_.set_once(taken.error());
                     if ((!taken || !is_sound) && handle) self.network_.discard(handle);
                 },
-            .on_sent =
-                [](void *context, uint64_t token) {
-                    auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_unreported_events_ = true;
-                    self.on_sent(SendToken(token));
-                },
+            .on_sent = [](void *context,
+                          uint64_t token) { with_event(context).on_sent(SendToken(token)); },
             .on_pulled =
                 [](void *context, uint64_t token, bool whole) {
-                    static_cast<RemoteEndpoint *>(context)->on_pulled(
-                        *std::bit_cast<UnexpectedMessage *>(token), whole);
+                    with_event(context).on_pulled(*std::bit_cast<UnexpectedMessage *>(token),
+                                                  whole);
                 },
             .on_peer_lost =
                 [](void *context, uint32_t peer, const char *) {
-                    auto &self = *static_cast<RemoteEndpoint *>(context);
-                    self.has_unreported_events_ = true;
-                    self.peer_states_[peer].is_lost = true;
+                    with_event(context).peer_states_[peer].is_lost = true;
                 }};
 }
 
@@ -269,7 +268,6 @@ void RemoteEndpoint::deliver_eager(const MessageHeader &header, uint64_t bytes) 
 }
 
 void RemoteEndpoint::on_pulled(UnexpectedMessage &message, bool whole) {
-    has_unreported_events_ = true;
     const uint32_t from = message.header.from;
     const bool is_slot = message.header.kind == MessageKind::eager;
     message.is_pulling = false;

@@ -240,6 +240,9 @@ private:
         bool is_lost = false;
     };
 
+    // Returns the endpoint that a callback of the network is for. Each notes an event, because the
+    // result of UCX's progress does not count all of them.
+    static RemoteEndpoint &with_event(void *context);
     void on_message(const MessageHeader &header, const void *data, uint64_t bytes,
                     RendezvousHandle *handle);
     void on_sent(SendToken token);
@@ -288,10 +291,10 @@ private:
     // Whether a large message to the peer may go eagerly; `sent_bytes` has it already. If not, the
     // message stays here until the receiver pulls it, which costs a round trip.
     bool is_eager(const PeerState &state, uint64_t bytes) const {
-        const uint64_t unacked = state.sent_bytes - state.acked_bytes;
-        return unacked <= most_unacked_ ||
-               (is_line_slow_ &&
-                unacked <= most_unacked_if_slow(peer_table_.remote_ranks.size(), bytes));
+        const uint64_t most = is_line_slow_
+                                  ? most_unacked_if_slow(peer_table_.remote_ranks.size(), bytes)
+                                  : most_unacked_;
+        return state.sent_bytes - state.acked_bytes <= most;
     }
     // Moves the message into the buffer, or begins to pull it. Returns whether all of it lies in
     // the buffer now. False also while a rank reads what the buffer held before.
@@ -317,8 +320,7 @@ private:
     std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
     Error failure_;                           // the failure as it is sent on
     uint64_t session_ = 0;
-    // Events that `progress` has not reported yet. Every event sets it, because UCX does not count
-    // all of them.
+    // Events that `progress` has not reported yet.
     bool has_unreported_events_ = false;
     std::atomic<int64_t> busy_ns_{0};
     std::atomic<uint64_t> unsent_{0};
