@@ -86,7 +86,7 @@ Problem ProgramCache::problem_of(const ProgramKey &key) const {
 Result<ProgramRef> ProgramCache::make(const ProgramKey &key) const {
     if (key.codec.shares_scales()) return make_shared(key);
     QCCL_TRY(const Plan plan, choose(problem_of(key), inputs_, key.forced()));
-    const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
+    const bool is_guarded = key.codec.guard != 0 && encode_counts(plan, key.collective).loses();
     QCCL_TRY(Program program, is_guarded
                                   ? compile_guarded(key, plan)
                                   : compile_plan(key, plan, chunking_with(key.pieces, cut_)));
@@ -212,7 +212,9 @@ Result<Program> ProgramCache::compile_guarded(const ProgramKey &key, const Plan 
     ProgramKey without = key;
     without.codec = {};
     QCCL_TRY(const Plan lossless, choose(problem_of(without), inputs_, key.algorithm));
-    CallGuard guard{.budget = key.codec.guard, .counts = encode_counts(plan), .lossless = nullptr};
+    CallGuard guard{.budget = key.codec.guard,
+                    .counts = encode_counts(plan, key.collective),
+                    .lossless = nullptr};
     QCCL_TRY(Program fallback, compile_plan(key, lossless, cut));
     guard.lossless = std::make_shared<const Program>(std::move(fallback));
     QCCL_TRY(Program program, compile_plan(key, plan, cut));

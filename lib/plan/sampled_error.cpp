@@ -22,18 +22,14 @@ bool EncodeCounts::loses() const {
     return (codec.loses() && encodes.first > 0) || (inner_codec.loses() && inner_encodes.first > 0);
 }
 
-EncodeCounts encode_counts(const Plan &plan) {
-    return {.codec = plan.codec,
-            .inner_codec = plan.inner_codec,
-            .encodes = plan.cost.noise,
-            .inner_encodes = plan.cost.inner_noise,
-            .summands = static_cast<double>(plan.cost.summands)};
-}
-
 // A rank adds its own values exactly in the part that it sums, if the algorithm lets it; an
 // all-reduce then encodes the result. Of tiers it is not known which rank that is.
 EncodeCounts encode_counts(const Plan &plan, Collective collective) {
-    EncodeCounts counts = encode_counts(plan);
+    EncodeCounts counts{.codec = plan.codec,
+                        .inner_codec = plan.inner_codec,
+                        .encodes = plan.cost.noise,
+                        .inner_encodes = plan.cost.inner_noise,
+                        .summands = static_cast<double>(plan.cost.summands)};
     const bool adds_own = plan.algorithm && plan.algorithm.own() == OwnInput::exact &&
                           !plan.algorithm.row().inner_noise && reduces(collective) &&
                           !is_prefix(collective);
@@ -263,7 +259,7 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
         QCCL_TRY(const Plan plan,
                  choose(with_codec(problem, at_any_size(codecs[i])), inputs, forced, &counted));
         const AuditTally tally = i < entry.by_codec.size() ? entry.by_codec[i] : AuditTally();
-        const EncodeCounts counts = encode_counts(plan);
+        const EncodeCounts counts = encode_counts(plan, shape.collective);
         row.findings.push_back({.bits = bits_per_value(codecs[i], shape.type),
                                 .nmse = expected_nmse(counts, statistics_of(counts, entry, tally)),
                                 .worst = estimate(counts, tally.worst, tally.worst_cancellation),

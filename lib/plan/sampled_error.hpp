@@ -34,14 +34,12 @@ struct EncodeCounts {
     Codec codec, inner_codec;
     NoiseMoments encodes = {}, inner_encodes = {};
     double summands = 1;
-    // How many of `encodes` are of the complete result. Nothing: there is no part of the vector
-    // that one rank sums and adds its own values to without encoding them.
+    // How many of `encodes` are of the complete result; depends on the collective. Nothing: there
+    // is no part of the vector that one rank sums and adds its own values to without encoding them.
     std::optional<double> result_encodes = {};
 
     bool loses() const;
 };
-EncodeCounts encode_counts(const Plan &plan);
-// The same with `result_encodes`, which depends on the collective.
 EncodeCounts encode_counts(const Plan &plan, Collective collective);
 
 // What samples of one call, or of many, show. Losses are those of one encode.

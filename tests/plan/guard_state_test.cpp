@@ -61,13 +61,13 @@ void samples_are_composed_as_predictions_are() {
             plan.cost.noise.first = encodes;
             plan.cost.summands = ranks;
             const Loss once = loss_of(codec, DataType::float32, 1, 1);
-            const double estimate =
-                estimated_nmse(encode_counts(plan), {.loss = once, .inner_loss = {}});
-            CHECK(encode_counts(plan).loses());
+            const double estimate = estimated_nmse(encode_counts(plan, Collective::all_reduce),
+                                                   {.loss = once, .inner_loss = {}});
+            CHECK(encode_counts(plan, Collective::all_reduce).loses());
             CHECK(std::abs(estimate / predicted_nmse(plan, DataType::float32) - 1) < 1e-9);
         }
     }
-    CHECK(!encode_counts({}).loses());
+    CHECK(!encode_counts({}, Collective::all_reduce).loses());
 }
 
 void ranks_that_cancel_each_other_out_weigh_errors_more() {
