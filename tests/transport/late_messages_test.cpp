@@ -203,8 +203,7 @@ void two_long_messages_go_at_once_on_a_slow_line() {
                 }
                 rank.meeting.barrier();
                 for (uint32_t i = 0; i < messages && rank.rank == 1; i++) {
-                    const RecvBuffer buffer{transport->slots() + i,
-                                            transport->inbox().subspan(i * bytes, bytes)};
+                    const RecvBuffer buffer = buffer_of_message(*transport, i, bytes);
                     const auto view = receive(*transport, 0, {.instance = i}, buffer);
                     CHECK_OK(view);
                     transport->release(*view);

@@ -100,8 +100,7 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
             if (rank.rank == 0) CHECK_EQ(under_way(), messages - pushed);
             rank.meeting.barrier();
             for (uint32_t i = 0; i < messages && rank.rank == 1; i++) {
-                const RecvBuffer buffer{transport->slots() + i,
-                                        transport->inbox().subspan(i * bytes, bytes)};
+                const RecvBuffer buffer = buffer_of_message(*transport, i, bytes);
                 const auto view = receive(*transport, 0, {.instance = i}, buffer);
                 CHECK_OK(view);
                 CHECK_EQ(view->bytes, bytes);
@@ -150,8 +149,7 @@ template <Kind kind> void small_messages_go_as_one() {
             }
             if (rank.rank == 0 && !has_last) CHECK_OK(transport->wait(1));
             for (uint32_t i = messages; i-- > 0 && rank.rank == 1;) {
-                const RecvBuffer buffer{transport->slots() + i,
-                                        transport->inbox().subspan(i * bytes, bytes)};
+                const RecvBuffer buffer = buffer_of_message(*transport, i, bytes);
                 const auto view = receive(*transport, 0, {.instance = i}, buffer);
                 CHECK_OK(view);
                 CHECK_EQ(view->bytes, bytes);

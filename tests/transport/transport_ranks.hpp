@@ -163,6 +163,12 @@ inline qccl::RecvBuffer free_buffer(qccl::Transport &transport) {
     return {};
 }
 
+// Returns the buffer for message `number` in an inbox that has a place of `bytes` for each.
+inline qccl::RecvBuffer buffer_of_message(qccl::Transport &transport, uint32_t number,
+                                          size_t bytes) {
+    return {transport.slots() + number, transport.inbox().subspan(number * bytes, bytes)};
+}
+
 // What one rank's body is given.
 struct Rank {
     uint32_t rank;

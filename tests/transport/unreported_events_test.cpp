@@ -25,10 +25,6 @@ NetworkModule watched_module() {
 
 constexpr size_t bytes = Transport::long_message_bytes;
 
-RecvBuffer buffer_of(Transport &transport, uint32_t number) {
-    return {transport.slots() + number, transport.inbox().subspan(number * bytes, bytes)};
-}
-
 // Rank 1 sends message 0 once rank 0 sleeps again and again. Rank 0 handles its arrival in `look`,
 // and then waits: that wait must return before it arms.
 void check_event(bool is_hidden, void (*look)(Transport &transport)) {
@@ -55,8 +51,8 @@ void check_event(bool is_hidden, void (*look)(Transport &transport)) {
             } else {
                 const WaitScope waiting(*transport);
                 const auto is_here = [&] {
-                    const auto view =
-                        transport->receive(1, {.instance = 0}, buffer_of(*transport, 0));
+                    const auto view = transport->receive(1, {.instance = 0},
+                                                         buffer_of_message(*transport, 0, bytes));
                     CHECK_OK(view);
                     if (*view) transport->release(**view);
                     return view->has_value();
@@ -86,7 +82,8 @@ void an_event_counts_although_the_network_says_that_nothing_happened() {
 // A look for one message handles what has come for all.
 void an_event_counts_although_a_receive_has_handled_it() {
     check_event(false, [](Transport &transport) {
-        const auto other = transport.receive(1, {.instance = 1}, buffer_of(transport, 1));
+        const auto other =
+            transport.receive(1, {.instance = 1}, buffer_of_message(transport, 1, bytes));
         CHECK_OK(other);
         CHECK(!other->has_value());
     });
