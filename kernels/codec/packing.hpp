@@ -57,9 +57,6 @@ struct SymbolSpan {
     size_t count;
 };
 
-// Frequencies of symbols: how often each occurs in a stream, and of probability_sum.
-using SymbolCounts = std::array<uint32_t, 256>;
-using Frequencies = std::array<uint32_t, 256>;
 using States = std::array<uint32_t, pack_lanes>;
 
 // A symbol's row of the encoder's table: its frequency, and above it the sum of those before it.
@@ -141,11 +138,5 @@ size_t pack_with(const PackSteps &steps, const ChunkRange &whole, const std::byt
                  std::byte *packed, PackScratch &scratch);
 bool unpack_with(const PackSteps &steps, const ChunkRange &whole, std::span<const std::byte> packed,
                  std::byte *payload, PackScratch &scratch);
-
-// ---- Frequencies
-
-// Rounds counts to frequencies that add up to probability_sum. A symbol that occurs has at least 1.
-// At least two symbols must occur.
-Frequencies rounded_frequencies(const SymbolCounts &counts, size_t total);
 
 } // namespace qccl

@@ -9,7 +9,7 @@
 #include "tests/kit/sample.hpp"
 
 #include "device/packed_chunk.hpp"
-#include "kernels/codec/packing.hpp"
+#include "kernels/codec/frequencies.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
 #include <cmath>
