@@ -4,6 +4,7 @@
 
 #include "kernels/codec/frequencies.hpp"
 #include "kernels/codec/grid.hpp"
+#include "kernels/codec/number.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -135,6 +136,36 @@ template <class T, class Payload> T *values_at(Payload *payload, SymbolSpan span
     return reinterpret_cast<T *>(payload) + span.first;
 }
 
+// ---- Zeros that are left out
+
+// In the index, beside the length of a segment that leaves its zeros out.
+constexpr uint32_t omits_zeros_flag = 1U << 31;
+
+// What such a segment begins with.
+constexpr unsigned symbol_place = 24;
+static_assert(segment_symbols < 1U << symbol_place);
+constexpr uint32_t omitting_head(OmittedZeros zeros) {
+    return static_cast<uint32_t>(zeros.others) | uint32_t{zeros.symbol} << symbol_place;
+}
+constexpr OmittedZeros omitted_zeros(uint32_t head) {
+    return {static_cast<uint8_t>(head >> symbol_place), head % (1U << symbol_place)};
+}
+
+template <class Bits> size_t count_zeros(const std::byte *payload, SymbolSpan span) {
+    const auto *const values = values_at<const Bits>(payload, span);
+    return static_cast<size_t>(std::count(values, values + span.count, Bits{0}));
+}
+
+size_t count_zeros(SymbolForm form, const std::byte *payload, SymbolSpan span) {
+    if (form == SymbolForm::halves) return count_zeros<uint16_t>(payload, span);
+    if (form == SymbolForm::floats) return count_zeros<uint32_t>(payload, span);
+    return count_zeros<uint64_t>(payload, span);
+}
+
+// Zeros are left out if they are at least this share of a segment, and if at most this share of
+// them is the number of other values that have their symbol, 0.
+constexpr size_t least_zeros_share = 16, most_others_share = 8;
+
 // ---- Segments
 
 // Where a segment's bytes go, and how many of them there are.
@@ -178,7 +209,17 @@ public:
         : steps_(steps), whole_(whole), source_(source), payload_(payload), scratch_(scratch) {}
 
     bool write(SymbolSpan span, SegmentRoom &sink) {
+        omits_zeros_ = false;
         if (source_.form == SymbolForm::grid) return write_blocks(span, sink);
+        if (source_.has_values()) {
+            const size_t zeros = count_zeros(source_.form, payload_, span);
+            if (zeros * least_zeros_share >= span.count) {
+                const SegmentRoom before = sink;
+                if (!write_omitting({0, span.count - zeros}, span, sink)) return false;
+                if (omits_zeros_) return true;
+                sink = before;
+            }
+        }
         std::byte *const raw = sink.take(source_.raw_bytes(span.count));
         if (!raw) return false;
         uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
@@ -192,7 +233,36 @@ public:
         return true;
     }
 
+    // Whether the last segment leaves its zeros out.
+    bool omits_zeros() const { return omits_zeros_; }
+
 private:
+    // Leaves `omits_zeros_` false if too many other values have the zeros' symbol, or no symbol is
+    // left for the zeros. What it has taken of `sink` then means nothing.
+    bool write_omitting(OmittedZeros zeros, SymbolSpan span, SegmentRoom &sink) {
+        std::byte *const head = sink.take(sizeof(uint32_t));
+        std::byte *const raw = sink.take(source_.raw_bytes(zeros.others));
+        if (!head || !raw) return false;
+        uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
+        steps_.split_omitting(source_, span, zeros, payload_, streams, raw);
+        const auto zero_count = static_cast<uint32_t>(span.count - zeros.others);
+        SymbolCounts counts = count_symbols(streams[0], span.count);
+        counts[0] -= zero_count; // those of the other values are left
+        if (counts[0] * most_others_share > zero_count) return true;
+        if (counts[0] != 0) {
+            const auto unused = std::ranges::find(counts, 0U);
+            if (unused == counts.end()) return true;
+            zeros.symbol = static_cast<uint8_t>(unused - counts.begin());
+            steps_.split_omitting(source_, span, zeros, payload_, streams, raw);
+        }
+        counts[zeros.symbol] = zero_count;
+        omits_zeros_ = true;
+        store_bits(head, 0, omitting_head(zeros));
+        if (zeros.others == 0) return write_head({StreamMode::constant, zeros.symbol, 0}, sink);
+        return write_coded(streams[0], counts, span, sink) &&
+               (source_.streams == 1 || write_stream(streams[1], {0, zeros.others}, sink));
+    }
+
     bool write_blocks(SymbolSpan span, SegmentRoom &sink) {
         std::byte *const size = sink.take(sizeof(uint32_t));
         if (!size) return false;
@@ -221,7 +291,12 @@ private:
     bool write_stream(const uint8_t *symbols, SymbolSpan span, SegmentRoom &sink) {
         if (std::memcmp(symbols, symbols + 1, span.count - 1) == 0) // each equals the next one
             return write_head({StreamMode::constant, symbols[0], 0}, sink);
-        const SymbolCounts counts = count_symbols(symbols, span.count);
+        return write_coded(symbols, count_symbols(symbols, span.count), span, sink);
+    }
+
+    // At least two symbols occur.
+    bool write_coded(const uint8_t *symbols, const SymbolCounts &counts, SymbolSpan span,
+                     SegmentRoom &sink) {
         const Frequencies frequencies = rounded_frequencies(counts, span.count);
         std::byte table[most_frequency_bytes + part_alignment];
         const size_t table_bytes = write_frequencies(frequencies, source_.bits, table);
@@ -267,6 +342,7 @@ private:
     const SymbolSource &source_;
     const std::byte *const payload_;
     PackScratch &scratch_;
+    bool omits_zeros_ = false;
 };
 
 class SegmentUnpacker {
@@ -275,8 +351,9 @@ public:
                     std::byte *payload, PackScratch &scratch)
         : steps_(steps), whole_(whole), source_(source), payload_(payload), scratch_(scratch) {}
 
-    bool read(SymbolSpan span, std::span<const std::byte> bytes) {
+    bool read(SymbolSpan span, std::span<const std::byte> bytes, bool omits_zeros) {
         SegmentBytes from{bytes};
+        if (omits_zeros) return read_omitting(span, from);
         if (source_.form == SymbolForm::grid) return read_blocks(span, from);
         const std::byte *const raw = from.take(source_.raw_bytes(span.count));
         if (!raw) return false;
@@ -293,6 +370,25 @@ public:
     }
 
 private:
+    bool read_omitting(SymbolSpan span, SegmentBytes &from) {
+        if (!source_.has_values()) return false;
+        const std::byte *const at = from.take(sizeof(uint32_t));
+        if (!at) return false;
+        const OmittedZeros zeros = omitted_zeros(load_bits<uint32_t>(at, 0));
+        if (zeros.others > span.count) return false;
+        const std::byte *const raw = from.take(source_.raw_bytes(zeros.others));
+        if (!raw) return false;
+        uint8_t *const streams[2] = {scratch_.streams[0], scratch_.streams[1]};
+        if (!read_stream(streams[0], span, from)) return false;
+        const auto found = std::count(streams[0], streams[0] + span.count, zeros.symbol);
+        if (static_cast<size_t>(found) != span.count - zeros.others) return false;
+        if (source_.streams == 2 && zeros.others != 0 &&
+            !read_stream(streams[1], {0, zeros.others}, from))
+            return false;
+        steps_.join_omitting(source_, span, zeros, streams, raw, payload_);
+        return from.rest.empty();
+    }
+
     bool read_blocks(SymbolSpan span, SegmentBytes &from) {
         const std::byte *const size = from.take(sizeof(uint32_t));
         if (!size) return false;
@@ -418,8 +514,9 @@ size_t pack_with(const PackSteps &steps, const ChunkRange &whole, const std::byt
     for (uint64_t i = 0; i < source.segments(); i++) {
         const size_t room = sink.room;
         if (!packer.write(segment_of(source, i), sink)) return 0;
-        const auto bytes = static_cast<uint32_t>(room - sink.room);
-        std::memcpy(index + i * sizeof bytes, &bytes, sizeof bytes);
+        auto entry = static_cast<uint32_t>(room - sink.room);
+        if (packer.omits_zeros()) entry |= omits_zeros_flag;
+        std::memcpy(index + i * sizeof entry, &entry, sizeof entry);
     }
     return sink.room == 0 ? 0 : unpacked_bytes - sink.room;
 }
@@ -435,10 +532,12 @@ bool unpack_with(const PackSteps &steps, const ChunkRange &whole, std::span<cons
     std::memcpy(payload + source.end, rest, rest_bytes);
     SegmentUnpacker unpacker(steps, whole, source, payload, scratch);
     for (uint64_t i = 0; i < source.segments(); i++) {
-        uint32_t bytes;
-        std::memcpy(&bytes, index + i * sizeof bytes, sizeof bytes);
+        uint32_t entry;
+        std::memcpy(&entry, index + i * sizeof entry, sizeof entry);
+        const bool omits_zeros = (entry & omits_zeros_flag) != 0;
+        const size_t bytes = entry & ~omits_zeros_flag;
         if (bytes > from.rest.size() ||
-            !unpacker.read(segment_of(source, i), from.rest.first(bytes)))
+            !unpacker.read(segment_of(source, i), from.rest.first(bytes), omits_zeros))
             return false;
         from.rest = from.rest.subspan(bytes);
     }

@@ -45,6 +45,10 @@ struct SymbolSource {
     size_t start = 0;      // bytes: where they lie
     size_t end = 0;        // what lies behind travels as it is
 
+    bool has_values() const { // divided into symbols and raw bits
+        return form == SymbolForm::halves || form == SymbolForm::floats ||
+               form == SymbolForm::doubles;
+    }
     uint64_t segments() const { return (symbols + segment_symbols - 1) / segment_symbols; }
     size_t raw_bytes(size_t count) const;    // of so many symbols of a segment
     size_t stored_bytes(size_t count) const; // of a stream that is stored
@@ -55,6 +59,13 @@ SymbolSource symbols_of(const ChunkRange &whole);
 struct SymbolSpan {
     uint64_t first;
     size_t count;
+};
+
+// How a segment of values leaves its zeros out: +0 has a symbol that no other value has, and
+// nothing but that symbol is stored of it.
+struct OmittedZeros {
+    uint8_t symbol;
+    size_t others; // values that are not +0
 };
 
 using States = std::array<uint32_t, pack_lanes>;
@@ -111,6 +122,14 @@ struct PackSteps {
                   const std::byte *payload, uint8_t *const streams[2], std::byte *raw);
     void (*join)(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
                  const uint8_t *const streams[2], const std::byte *raw, std::byte *payload);
+    // The same for a segment whose zeros are left out: raw bits, and the symbols of the second
+    // stream, are those of the other values. `others` of them must be in the payload, and in
+    // streams[0]. Only for values of 16 bits and more.
+    void (*split_omitting)(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                           const std::byte *payload, uint8_t *const streams[2], std::byte *raw);
+    void (*join_omitting)(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                          const uint8_t *const streams[2], const std::byte *raw,
+                          std::byte *payload);
     // Codes symbols, the last row of pack_lanes of them first. Writes words upwards, at most one
     // for each symbol and `packing_slack` more, and returns their number. Leaves the states that a
     // decoder begins with.

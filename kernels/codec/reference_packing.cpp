@@ -30,33 +30,80 @@ template <class Bits, unsigned streams> struct DividedValue {
 };
 
 // Raw bits lie in two planes, the lower `Low` of them first.
-template <class Bits, unsigned streams, class Low, class High>
-void split_values(SymbolSpan span, const std::byte *payload, uint8_t *const symbols[2],
-                  std::byte *raw) {
-    using Divided = DividedValue<Bits, streams>;
-    std::byte *const high = raw + span.count * sizeof(Low);
-    for (size_t i = 0; i < span.count; i++) {
-        const auto bits = load_bits<Bits>(payload, span.first + i);
-        for (unsigned s = 0; s < streams; s++) symbols[s][i] = Divided::symbol(bits, s);
-        const Bits rest = Divided::raw(bits);
-        store_bits(raw, i, static_cast<Low>(rest));
-        if constexpr (sizeof(Bits) > sizeof(Low) + streams)
-            store_bits(high, i, static_cast<High>(rest >> 8 * sizeof(Low)));
-    }
-}
+template <class Bits, unsigned streams, class Low, class High, class Byte> struct RawPlanes {
+    static constexpr bool has_high = sizeof(Bits) > sizeof(Low) + streams;
+    Byte *low, *high;
 
-template <class Bits, unsigned streams, class Low, class High>
-void join_values(SymbolSpan span, const uint8_t *const symbols[2], const std::byte *raw,
-                 std::byte *payload) {
-    using Divided = DividedValue<Bits, streams>;
-    const std::byte *const high = raw + span.count * sizeof(Low);
-    for (size_t i = 0; i < span.count; i++) {
-        Bits rest = load_bits<Low>(raw, i);
-        if constexpr (sizeof(Bits) > sizeof(Low) + streams)
-            rest |= static_cast<Bits>(Bits{load_bits<High>(high, i)} << 8 * sizeof(Low));
-        const uint8_t of_value[2] = {symbols[0][i], symbols[streams - 1][i]};
-        store_bits(payload, span.first + i, Divided::value(rest, of_value));
+    RawPlanes(Byte *raw, size_t count) : low(raw), high(raw + count * sizeof(Low)) {}
+    void write(size_t i, Bits raw) const {
+        store_bits(low, i, static_cast<Low>(raw));
+        if constexpr (has_high) store_bits(high, i, static_cast<High>(raw >> 8 * sizeof(Low)));
     }
+    Bits read(size_t i) const {
+        Bits raw = load_bits<Low>(low, i);
+        if constexpr (has_high)
+            raw |= static_cast<Bits>(Bits{load_bits<High>(high, i)} << 8 * sizeof(Low));
+        return raw;
+    }
+};
+
+template <class Bits, unsigned streams, class Low, class High> struct ValueSteps {
+    using Divided = DividedValue<Bits, streams>;
+    template <class Byte> using Planes = RawPlanes<Bits, streams, Low, High, Byte>;
+
+    static void split(SymbolSpan span, const std::byte *payload, uint8_t *const symbols[2],
+                      std::byte *raw) {
+        const Planes<std::byte> planes(raw, span.count);
+        for (size_t i = 0; i < span.count; i++) {
+            const auto bits = load_bits<Bits>(payload, span.first + i);
+            for (unsigned s = 0; s < streams; s++) symbols[s][i] = Divided::symbol(bits, s);
+            planes.write(i, Divided::raw(bits));
+        }
+    }
+
+    static void join(SymbolSpan span, const uint8_t *const symbols[2], const std::byte *raw,
+                     std::byte *payload) {
+        const Planes<const std::byte> planes(raw, span.count);
+        for (size_t i = 0; i < span.count; i++) {
+            const uint8_t of_value[2] = {symbols[0][i], symbols[streams - 1][i]};
+            store_bits(payload, span.first + i, Divided::value(planes.read(i), of_value));
+        }
+    }
+
+    static void split_omitting(SymbolSpan span, OmittedZeros zeros, const std::byte *payload,
+                               uint8_t *const symbols[2], std::byte *raw) {
+        const Planes<std::byte> planes(raw, zeros.others);
+        size_t other = 0;
+        for (size_t i = 0; i < span.count; i++) {
+            const auto bits = load_bits<Bits>(payload, span.first + i);
+            symbols[0][i] = bits == 0 ? zeros.symbol : Divided::symbol(bits, 0);
+            if (bits == 0) continue;
+            if constexpr (streams == 2) symbols[1][other] = Divided::symbol(bits, 1);
+            planes.write(other++, Divided::raw(bits));
+        }
+    }
+
+    static void join_omitting(SymbolSpan span, OmittedZeros zeros, const uint8_t *const symbols[2],
+                              const std::byte *raw, std::byte *payload) {
+        const Planes<const std::byte> planes(raw, zeros.others);
+        size_t other = 0;
+        for (size_t i = 0; i < span.count; i++) {
+            Bits bits = 0;
+            if (symbols[0][i] != zeros.symbol) {
+                const uint8_t of_value[2] = {symbols[0][i],
+                                             streams == 2 ? symbols[1][other] : uint8_t{0}};
+                bits = Divided::value(planes.read(other++), of_value);
+            }
+            store_bits(payload, span.first + i, bits);
+        }
+    }
+};
+
+// Calls step(steps of the values' type).
+template <class Step> void with_value_steps(SymbolForm form, Step &&step) {
+    if (form == SymbolForm::halves) return step(ValueSteps<uint16_t, 1, uint8_t, uint8_t>());
+    if (form == SymbolForm::floats) return step(ValueSteps<uint32_t, 1, uint16_t, uint8_t>());
+    step(ValueSteps<uint64_t, 2, uint32_t, uint16_t>());
 }
 
 // ---- Codes
@@ -117,38 +164,26 @@ void join_codes(const ChunkRange &whole, const SymbolSource &source, SymbolSpan 
 
 void split(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
            const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
-    switch (source.form) {
-    case SymbolForm::halves:
-        return split_values<uint16_t, 1, uint8_t, uint8_t>(span, payload, streams, raw);
-    case SymbolForm::floats:
-        return split_values<uint32_t, 1, uint16_t, uint8_t>(span, payload, streams, raw);
-    case SymbolForm::doubles:
-        return split_values<uint64_t, 2, uint32_t, uint16_t>(span, payload, streams, raw);
-    case SymbolForm::bytes:
-    case SymbolForm::pairs:
-    case SymbolForm::codes:
-    case SymbolForm::high:
-    case SymbolForm::grid: break;
-    }
-    split_codes(whole, source, span, payload, streams[0], raw);
+    if (!source.has_values()) return split_codes(whole, source, span, payload, streams[0], raw);
+    with_value_steps(source.form, [&](auto steps) { steps.split(span, payload, streams, raw); });
 }
 
 void join(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
           const uint8_t *const streams[2], const std::byte *raw, std::byte *payload) {
-    switch (source.form) {
-    case SymbolForm::halves:
-        return join_values<uint16_t, 1, uint8_t, uint8_t>(span, streams, raw, payload);
-    case SymbolForm::floats:
-        return join_values<uint32_t, 1, uint16_t, uint8_t>(span, streams, raw, payload);
-    case SymbolForm::doubles:
-        return join_values<uint64_t, 2, uint32_t, uint16_t>(span, streams, raw, payload);
-    case SymbolForm::bytes:
-    case SymbolForm::pairs:
-    case SymbolForm::codes:
-    case SymbolForm::high:
-    case SymbolForm::grid: break;
-    }
-    join_codes(whole, source, span, streams[0], raw, payload);
+    if (!source.has_values()) return join_codes(whole, source, span, streams[0], raw, payload);
+    with_value_steps(source.form, [&](auto steps) { steps.join(span, streams, raw, payload); });
+}
+
+void split_omitting(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                    const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
+    with_value_steps(source.form,
+                     [&](auto steps) { steps.split_omitting(span, zeros, payload, streams, raw); });
+}
+
+void join_omitting(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                   const uint8_t *const streams[2], const std::byte *raw, std::byte *payload) {
+    with_value_steps(source.form,
+                     [&](auto steps) { steps.join_omitting(span, zeros, streams, raw, payload); });
 }
 
 // ---- Blocks of values on a grid
@@ -329,6 +364,8 @@ bool decode_symbols(std::span<const std::byte> words, States &states, const uint
 
 const PackSteps scalar_pack_steps{.split = split,
                                   .join = join,
+                                  .split_omitting = split_omitting,
+                                  .join_omitting = join_omitting,
                                   .encode = encode_symbols,
                                   .decode = decode_symbols,
                                   .pack_floats = pack_blocks<float>,

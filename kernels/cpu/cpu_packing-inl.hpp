@@ -1,4 +1,4 @@
-// Packs and unpacks payloads with vectors: divides values into symbols and raw bits, and codes the
+// Packs and unpacks payloads with vectors: divides codes into symbols and raw bits, and codes the
 // 32 interleaved rANS states of a segment in the lanes of one to eight vectors. Doubles are divided
 // by the reference, and so is everything coded where vectors have no fixed size. Compiled once per
 // target.
@@ -13,89 +13,11 @@
 #include "kernels/codec/packing.hpp"
 #include "kernels/cpu/cpu_grid-inl.hpp"
 #include "kernels/cpu/cpu_group-inl.hpp"
+#include "kernels/cpu/cpu_values_split-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 
 namespace qccl::HWY_NAMESPACE {
-
-// ---- Values, symbols and raw bits
-
-// Divides a value of 16 bits: the symbol is below the sign, and the sign is above the raw bits.
-struct HalvesSplit {
-    using Bits = uint16_t;
-    const uint16_t *values;
-    uint8_t *symbols, *raw;
-
-    template <class D> HWY_INLINE void step(D d, size_t i) const {
-        const hn::Rebind<uint8_t, D> bytes;
-        const auto v = hn::LoadU(d, values + i);
-        const auto low = hn::And(v, hn::Set(d, uint16_t{0x7F}));
-        hn::StoreU(hn::TruncateTo(bytes, hn::ShiftRight<7>(v)), bytes, symbols + i);
-        const auto rest = hn::Or(low, hn::ShiftLeft<7>(hn::ShiftRight<15>(v)));
-        hn::StoreU(hn::TruncateTo(bytes, rest), bytes, raw + i);
-    }
-};
-struct HalvesJoin {
-    using Bits = uint16_t;
-    uint16_t *values;
-    const uint8_t *symbols, *raw;
-
-    template <class D> HWY_INLINE void step(D d, size_t i) const {
-        const hn::Rebind<uint8_t, D> bytes;
-        const auto rest = hn::PromoteTo(d, hn::LoadU(bytes, raw + i));
-        const auto symbol = hn::PromoteTo(d, hn::LoadU(bytes, symbols + i));
-        const auto low = hn::And(rest, hn::Set(d, uint16_t{0x7F}));
-        const auto sign = hn::ShiftLeft<15>(hn::ShiftRight<7>(rest));
-        hn::StoreU(hn::Or(hn::Or(sign, low), hn::ShiftLeft<7>(symbol)), d, values + i);
-    }
-};
-
-// A value of 32 bits has 16 raw bits in one plane, and 7 and the sign in another.
-struct FloatsSplit {
-    using Bits = uint32_t;
-    const uint32_t *values;
-    uint8_t *symbols;
-    uint16_t *low;
-    uint8_t *high;
-
-    template <class D> HWY_INLINE void step(D d, size_t i) const {
-        const hn::Rebind<uint8_t, D> bytes;
-        const hn::Rebind<uint16_t, D> halves;
-        const auto v = hn::LoadU(d, values + i);
-        hn::StoreU(hn::TruncateTo(bytes, hn::ShiftRight<23>(v)), bytes, symbols + i);
-        hn::StoreU(hn::TruncateTo(halves, v), halves, low + i);
-        const auto fraction = hn::And(hn::ShiftRight<16>(v), hn::Set(d, 0x7FU));
-        const auto sign = hn::ShiftLeft<7>(hn::ShiftRight<31>(v));
-        hn::StoreU(hn::TruncateTo(bytes, hn::Or(fraction, sign)), bytes, high + i);
-    }
-};
-struct FloatsJoin {
-    using Bits = uint32_t;
-    uint32_t *values;
-    const uint8_t *symbols;
-    const uint16_t *low;
-    const uint8_t *high;
-
-    template <class D> HWY_INLINE void step(D d, size_t i) const {
-        const hn::Rebind<uint8_t, D> bytes;
-        const hn::Rebind<uint16_t, D> halves;
-        const auto symbol = hn::PromoteTo(d, hn::LoadU(bytes, symbols + i));
-        const auto upper = hn::PromoteTo(d, hn::LoadU(bytes, high + i));
-        const auto fraction = hn::ShiftLeft<16>(hn::And(upper, hn::Set(d, 0x7FU)));
-        const auto sign = hn::ShiftLeft<31>(hn::ShiftRight<7>(upper));
-        const auto rest = hn::Or(fraction, hn::PromoteTo(d, hn::LoadU(halves, low + i)));
-        hn::StoreU(hn::Or(hn::Or(sign, rest), hn::ShiftLeft<23>(symbol)), d, values + i);
-    }
-};
-
-template <class Steps> HWY_INLINE void divide_values(const Steps &steps, size_t count) {
-    using Bits = typename Steps::Bits;
-    const hn::CappedTag<Bits, max_lanes * sizeof(float) / sizeof(Bits)> d;
-    const hn::CappedTag<Bits, 1> one;
-    size_t i = 0;
-    for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) steps.step(d, i);
-    for (; i < count; i++) steps.step(one, i);
-}
 
 // ---- Codes
 
@@ -188,58 +110,59 @@ HWY_INLINE void join_planes(const ChunkRange &whole, const SymbolSource &source,
     }
 }
 
+// ---- Segments
+
 inline void split_symbols(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
                           const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
-    auto *const bytes = reinterpret_cast<uint8_t *>(raw);
-    switch (source.form) {
-    case SymbolForm::halves:
-        return divide_values(HalvesSplit{reinterpret_cast<const uint16_t *>(payload) + span.first,
-                                         streams[0], bytes},
-                             span.count);
-    case SymbolForm::floats:
-        return divide_values(FloatsSplit{reinterpret_cast<const uint32_t *>(payload) + span.first,
-                                         streams[0], reinterpret_cast<uint16_t *>(raw),
-                                         bytes + span.count * sizeof(uint16_t)},
-                             span.count);
-    case SymbolForm::doubles:
-        return scalar_pack_steps.split(whole, source, span, payload, streams, raw);
-    case SymbolForm::bytes:
-    case SymbolForm::pairs:
-    case SymbolForm::codes:
-    case SymbolForm::high:
-    case SymbolForm::grid: break;
-    }
-    split_planes(whole, source, span, payload, streams[0], raw);
+    if (source.form == SymbolForm::halves)
+        split_values<HalfPlanes>(span, payload, streams[0], raw);
+    else if (source.form == SymbolForm::floats)
+        split_values<FloatPlanes>(span, payload, streams[0], raw);
+    else if (source.form == SymbolForm::doubles)
+        scalar_pack_steps.split(whole, source, span, payload, streams, raw);
+    else
+        split_planes(whole, source, span, payload, streams[0], raw);
 }
 
 inline void join_symbols(const ChunkRange &whole, const SymbolSource &source, SymbolSpan span,
                          const uint8_t *const streams[2], const std::byte *raw,
                          std::byte *payload) {
-    const auto *const bytes = reinterpret_cast<const uint8_t *>(raw);
-    switch (source.form) {
-    case SymbolForm::halves:
-        return divide_values(
-            HalvesJoin{reinterpret_cast<uint16_t *>(payload) + span.first, streams[0], bytes},
-            span.count);
-    case SymbolForm::floats:
-        return divide_values(FloatsJoin{reinterpret_cast<uint32_t *>(payload) + span.first,
-                                        streams[0], reinterpret_cast<const uint16_t *>(raw),
-                                        bytes + span.count * sizeof(uint16_t)},
-                             span.count);
-    case SymbolForm::doubles:
-        return scalar_pack_steps.join(whole, source, span, streams, raw, payload);
-    case SymbolForm::bytes:
-    case SymbolForm::pairs:
-    case SymbolForm::codes:
-    case SymbolForm::high:
-    case SymbolForm::grid: break;
-    }
-    join_planes(whole, source, span, streams[0], raw, payload);
+    if (source.form == SymbolForm::halves)
+        join_values<HalfPlanes>(span, streams[0], raw, payload);
+    else if (source.form == SymbolForm::floats)
+        join_values<FloatPlanes>(span, streams[0], raw, payload);
+    else if (source.form == SymbolForm::doubles)
+        scalar_pack_steps.join(whole, source, span, streams, raw, payload);
+    else
+        join_planes(whole, source, span, streams[0], raw, payload);
+}
+
+inline void split_omitting(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                           const std::byte *payload, uint8_t *const streams[2], std::byte *raw) {
+#if QCCL_HAS_SPREAD
+    if (source.form == SymbolForm::halves)
+        return split_others<HalfPlanes>(span, zeros, payload, streams[0], raw);
+    if (source.form == SymbolForm::floats)
+        return split_others<FloatPlanes>(span, zeros, payload, streams[0], raw);
+#endif
+    scalar_pack_steps.split_omitting(source, span, zeros, payload, streams, raw);
+}
+
+inline void join_omitting(const SymbolSource &source, SymbolSpan span, OmittedZeros zeros,
+                          const uint8_t *const streams[2], const std::byte *raw,
+                          std::byte *payload) {
+#if QCCL_HAS_SPREAD
+    if (source.form == SymbolForm::halves)
+        return join_others<HalfPlanes>(span, zeros, streams[0], raw, payload);
+    if (source.form == SymbolForm::floats)
+        return join_others<FloatPlanes>(span, zeros, streams[0], raw, payload);
+#endif
+    scalar_pack_steps.join_omitting(source, span, zeros, streams, raw, payload);
 }
 
 // ---- rANS
 
-#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_EMU128
+#if !QCCL_HAS_SPREAD
 
 // Vectors without a fixed size cannot be held in an array, and emulated ones are slower than the
 // reference.
@@ -255,7 +178,7 @@ inline bool decode_symbols(std::span<const std::byte> words, States &states, con
 #else
 
 // A row of states, one for each lane.
-inline constexpr size_t row_lanes = hn::MaxLanes(Words()), row_vectors = pack_lanes / row_lanes;
+inline constexpr size_t row_vectors = pack_lanes / row_lanes;
 struct StateRow {
     WordVector of[row_vectors];
 
@@ -274,34 +197,6 @@ struct StateRow {
 HWY_INLINE WordVector entries_at(const uint32_t *table, WordVector index) {
     return hn::GatherIndex(Words(), table, hn::BitCast(Ints(), index));
 }
-
-// Spreads the first lanes of `v` over the lanes of the mask, in their order. What the other lanes
-// have means nothing.
-#if HWY_TARGET <= HWY_AVX3
-HWY_INLINE WordVector spread_over(WordVector v, hn::Mask<Words> mask) {
-    return WordVector{_mm512_maskz_expand_epi32(mask.raw, v.raw)};
-}
-#else
-static_assert(row_lanes <= 8);
-// For each mask of up to 8 lanes, how many of them lie before each lane.
-struct SpreadTable {
-    uint8_t before[256][8];
-};
-inline constexpr SpreadTable spread_table = [] {
-    SpreadTable table{};
-    for (uint32_t mask = 0; mask < 256; mask++)
-        for (uint32_t lane = 1; lane < 8; lane++)
-            table.before[mask][lane] =
-                static_cast<uint8_t>(table.before[mask][lane - 1] + (mask >> (lane - 1) & 1));
-    return table;
-}();
-HWY_INLINE WordVector spread_over(WordVector v, hn::Mask<Words> mask) {
-    const hn::Rebind<uint8_t, Words> bytes;
-    const uint8_t *const before = spread_table.before[bits_of_mask(Words(), mask)];
-    const auto lane = hn::PromoteTo(Words(), hn::LoadU(bytes, before));
-    return hn::TableLookupLanes(v, hn::IndicesFromVec(Words(), lane));
-}
-#endif
 
 // The encoder's entries of all symbols. On AVX-512 they fill 16 of the 32 registers: to gather them
 // from memory takes as long as all else that a row needs.
@@ -461,6 +356,8 @@ inline bool decode_symbols(std::span<const std::byte> words, States &states, con
 inline constexpr PackSteps pack_steps{
     .split = split_symbols,
     .join = join_symbols,
+    .split_omitting = split_omitting,
+    .join_omitting = join_omitting,
     .encode = encode_symbols,
     .decode = decode_symbols,
     .pack_floats = pack_blocks,

@@ -37,7 +37,19 @@ inline Fields fields_of(DataType type) {
     }
 }
 
-enum class Kind { spread, any_bits, finite, tiny, huge, constant, ties, few_specials, zeros };
+enum class Kind {
+    spread,
+    any_bits,
+    finite,
+    tiny,
+    huge,
+    constant,
+    ties,
+    few_specials,
+    zeros,
+    sparse
+};
+// Without `sparse`, which is newer than their chunks.
 inline constexpr Kind kinds[] = {Kind::spread, Kind::any_bits,     Kind::finite,
                                  Kind::tiny,   Kind::huge,         Kind::constant,
                                  Kind::ties,   Kind::few_specials, Kind::zeros};
@@ -71,6 +83,7 @@ inline uint64_t pattern_of(const Fields &f, Kind kind, uint64_t draw, uint64_t i
                                      f.infinity() | f.fraction_mask()};
         return i % 97 == 50 ? specials[i / 97 % 4] : with_exponent(f.bias() - (draw >> 56 & 7) % 4);
     }
+    case Kind::sparse: return draw >> 48 & 1 ? with_exponent(f.bias() - (draw >> 56 & 3)) : 0;
     case Kind::zeros: return (draw >> 60 & 7) != 0 ? sign : f.sign() | 1;
     }
     return 0;

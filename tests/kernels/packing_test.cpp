@@ -4,11 +4,10 @@
 // tests/data/packed_hashes.txt holds; lines are added there, never changed.
 #include "golden_cases.hpp"
 #include "kernel_operands.hpp"
-#include "tested_kernels.hpp"
+#include "packing_calls.hpp"
 #include "tests/kit/qtest.hpp"
 #include "tests/kit/sample.hpp"
 
-#include "device/packed_chunk.hpp"
 #include "kernels/codec/frequencies.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
@@ -20,6 +19,7 @@
 
 using namespace qccl;
 using namespace operands;
+using namespace packing;
 
 namespace {
 
@@ -61,31 +61,6 @@ const std::string specs[] = {"lossless",
                              "bound:pw=1e-6",
                              "bound:pw=0.5"};
 
-PackScratch &scratch() {
-    static const auto memory = std::make_unique<PackScratch>();
-    return *memory;
-}
-
-std::vector<std::byte> packed(const Kernels &kernels, const Codec &codec, DataType type,
-                              uint64_t count, const std::vector<std::byte> &unpacked_bytes) {
-    std::vector<std::byte> chunk(most_packed_bytes(codec, type, count), std::byte{0x3C});
-    chunk.resize(
-        pack_chunk(kernels, codec, type, count, unpacked_bytes.data(), chunk.data(), scratch()));
-    return chunk;
-}
-
-Done unpacked(const Kernels &kernels, const Codec &codec, DataType type, uint64_t count,
-              std::span<const std::byte> chunk, std::vector<std::byte> &unpacked_bytes) {
-    unpacked_bytes.assign(most_packed_bytes(codec, type, count), std::byte{0xC3});
-    return unpack_chunk(kernels, codec, type, count, chunk, unpacked_bytes.data(), scratch());
-}
-
-std::vector<std::byte> unpacked_chunk(const Codec &codec, DataType type, uint64_t count,
-                                      const std::byte *values) {
-    return golden::encode_chunk(scalar_kernels(), codec, golden::chunk_info(type, count), type,
-                                values);
-}
-
 // A chunk of fp32 values of a normal distribution.
 struct Gaussian {
     Codec codec;
@@ -117,21 +92,6 @@ double entropy_of(std::span<const std::byte> symbols) {
     for (const double count : counts)
         if (count != 0) bits -= count / all * std::log2(count / all);
     return bits;
-}
-
-void check_tiers(const std::string &text, DataType type, uint64_t count,
-                 const std::vector<std::byte> &unpacked_bytes, const std::string &what) {
-    const Codec codec = *parse_codec(text);
-    const auto wanted = packed(scalar_kernels(), codec, type, count, unpacked_bytes);
-    CHECK(wanted.size() <= unpacked_bytes.size());
-    for (const TestedKernels &tier : tested_kernels()) {
-        std::vector<std::byte> back;
-        const auto got = packed(*tier.kernels, codec, type, count, unpacked_bytes);
-        const Done done = unpacked(*tier.kernels, codec, type, count, wanted, back);
-        if (got != wanted || !done || back != unpacked_bytes)
-            throw qtest::Failure{tier.name + " differs: " + text + " " + name(type) + " count " +
-                                 std::to_string(count) + " " + what};
-    }
 }
 
 } // namespace
@@ -319,26 +279,35 @@ static void checksums_are_of_what_travels() {
 
 namespace {
 
+std::string hash_line(const Kernels &kernels, const std::string &text, DataType type,
+                      std::span<const golden::Kind> kinds, const char *remark) {
+    uint64_t hash = 0xCBF29CE484222325ULL; // FNV-1a over 64 bits
+    const Codec codec = *parse_codec(text);
+    for (const golden::Kind kind : kinds)
+        for (const uint64_t count : {33, 1001, 2048, 70001}) {
+            const auto input = golden::make_input(type, kind, count);
+            for (const std::byte b :
+                 packed(kernels, codec, type, count,
+                        golden::encode_chunk(kernels, codec, golden::chunk_info(type, count), type,
+                                             input.data())))
+                hash = (hash ^ std::to_integer<uint64_t>(b)) * 0x100000001B3ULL;
+        }
+    char line[160];
+    snprintf(line, sizeof line, "%s %s%s %016llx", text.c_str(), name(type), remark,
+             static_cast<unsigned long long>(hash));
+    return line;
+}
+
 std::vector<std::string> hash_lines(const Kernels &kernels) {
+    constexpr DataType types[] = {DataType::float32, DataType::bfloat16, DataType::float64};
+    constexpr golden::Kind sparse[] = {golden::Kind::sparse};
     std::vector<std::string> lines;
     for (const std::string &text : specs)
-        for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float64}) {
-            uint64_t hash = 0xCBF29CE484222325ULL; // FNV-1a over 64 bits
-            for (const golden::Kind kind : golden::kinds)
-                for (const uint64_t count : {33, 1001, 2048, 70001}) {
-                    const auto input = golden::make_input(type, kind, count);
-                    const Codec codec = *parse_codec(text);
-                    for (const std::byte b : packed(
-                             kernels, codec, type, count,
-                             golden::encode_chunk(kernels, codec, golden::chunk_info(type, count),
-                                                  type, input.data())))
-                        hash = (hash ^ std::to_integer<uint64_t>(b)) * 0x100000001B3ULL;
-                }
-            char line[160];
-            snprintf(line, sizeof line, "%s %s %016llx", text.c_str(), name(type),
-                     static_cast<unsigned long long>(hash));
-            lines.emplace_back(line);
-        }
+        for (const DataType type : types)
+            lines.push_back(hash_line(kernels, text, type, golden::kinds, ""));
+    for (const char *text : {"lossless", "fp16:entropy=1", "bf16:entropy=1"})
+        for (const DataType type : types)
+            lines.push_back(hash_line(kernels, text, type, sparse, " sparse"));
     return lines;
 }
 

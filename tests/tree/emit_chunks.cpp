@@ -108,5 +108,10 @@ int main() {
                 for (const uint64_t count : {1, 33, 2048, 70001})
                     if (count < 3000 || kind == golden::Kind::spread)
                         fine = emit(*parse_codec(text), type, type, kind, count) && fine;
+    for (const char *text : {"lossless", "fp16:entropy=1", "bf16:entropy=1"})
+        for (const DataType type :
+             {DataType::float16, DataType::float32, DataType::bfloat16, DataType::float64})
+            for (const uint64_t count : {1, 2048, 70001})
+                fine = emit(*parse_codec(text), type, type, golden::Kind::sparse, count) && fine;
     return fine ? 0 : 1;
 }

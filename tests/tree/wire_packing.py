@@ -9,6 +9,7 @@ import numpy as np
 
 SEGMENT, LANES, SUM, LEAST, LIMIT = 65536, 32, 4096, 1 << 15, 1 << 31
 STORED, CONSTANT, CODED = range(3)
+OMITS_ZEROS = 1 << 31
 
 
 class Damaged(Exception):
@@ -91,6 +92,18 @@ class Values(Bytes):
         for i, symbols in enumerate(streams):
             v = v | symbols.astype(np.uint64) << np.uint64(top - 8 * (i + 1))
         payload[first * self.width:(first + count) * self.width] = v.astype(f"<u{self.width}").tobytes()
+
+
+def zeros_of(source, payload, first, count):
+    """Where a segment of values is +0, and the symbol that its zeros get, or None if it does not omit them."""
+    if not isinstance(source, Values):
+        return None, None
+    zeros = np.frombuffer(payload, f"<u{source.width}", count, first * source.width) == 0
+    others = np.bincount(source.split(payload, first, count)[0][0][~zeros], minlength=256)
+    unused = np.flatnonzero(others == 0)
+    if 16 * zeros.sum() < count or 8 * others[0] > zeros.sum() or not len(unused):
+        return zeros, None
+    return zeros, int(unused[0])
 
 
 def read_plane(data, width, groups):
@@ -286,17 +299,32 @@ def write_stream(source, payload, symbols, first, count):
     return struct.pack("<BBH", CODED, 0, len(words)) + coded if len(coded) < len(stored) else struct.pack("<I", STORED) + stored
 
 
+def write_omitting(source, payload, zeros, symbol, first, count):
+    kept = np.frombuffer(payload, f"<u{source.width}", count, first * source.width)[~zeros].tobytes()
+    others = count - int(zeros.sum())
+    streams, raw = source.split(kept, 0, others)
+    symbols = np.full(count, symbol, np.uint8)
+    symbols[~zeros] = streams[0]
+    segment = struct.pack("<I", others | symbol << 24) + padded(raw) + write_stream(source, payload, symbols, first, count)
+    return segment + b"".join(write_stream(source, kept, s, 0, others) for s in streams[1:] if others)
+
+
 def pack(layout, bits, value_bytes, payload, count):
     """Returns the payload that is sent, which is the unpacked one if packing makes it no shorter."""
     if not payload:
         return payload
     source = source_of(layout, bits, value_bytes, count)
-    segments = []
+    segments, flags = [], []
     for first in range(0, source.symbols, SEGMENT):
         n = min(SEGMENT, source.symbols - first)
+        zeros, symbol = zeros_of(source, payload, first, n)
+        flags.append(0 if symbol is None else OMITS_ZEROS)
+        if symbol is not None:
+            segments.append(write_omitting(source, payload, zeros, symbol, first, n))
+            continue
         streams, raw = source.split(payload, first, n)
         segments.append(padded(raw) + b"".join(write_stream(source, payload, s, first, n) for s in streams))
-    index = np.array([len(s) for s in segments], "<u4").tobytes()
+    index = np.array([len(s) | flag for s, flag in zip(segments, flags)], "<u4").tobytes()
     packed = index + padded(payload[source.end:]) + b"".join(segments)
     return packed if len(packed) < len(payload) else payload
 
@@ -328,20 +356,41 @@ def read_stream(source, reader, first, count):
     return decode_symbols(states, words, f, count)
 
 
+def read_omitting(source, segment, payload, first, count):
+    need(isinstance(source, Values), "zeros of a payload without values")
+    head, = struct.unpack("<I", segment.take(4))
+    others, symbol = head & 0xFFFFFF, head >> 24
+    need(others <= count, "other values")
+    raw = segment.take(source.raw_bytes(others))
+    streams = [read_stream(source, segment, first, count)]
+    is_other = streams[0] != symbol
+    need(is_other.sum() == others, "zeros")
+    if source.streams == 2:
+        streams.append(read_stream(source, segment, 0, others) if others else np.zeros(0, np.uint8))
+    kept, values = bytearray(others * source.width), np.zeros(count, f"<u{source.width}")
+    source.join([streams[0][is_other]] + streams[1:], raw, kept, 0, others)
+    values[is_other] = np.frombuffer(kept, values.dtype)
+    payload[first * source.width:(first + count) * source.width] = values.tobytes()
+
+
 def unpack(layout, bits, value_bytes, packed, count):
     source = source_of(layout, bits, value_bytes, count)
     reader, payload = Reader(packed), bytearray(layout.bytes)
     index = np.frombuffer(reader.take(4 * -(-source.symbols // SEGMENT)), "<u4")
     payload[source.end:] = reader.take(layout.bytes - source.end)
-    for i, size in enumerate(index):
+    for i, entry in enumerate(index):
+        size = int(entry) & ~OMITS_ZEROS
         first = i * SEGMENT
         n = min(SEGMENT, source.symbols - first)
-        segment = Reader(reader.data[reader.at:reader.at + int(size)])
+        segment = Reader(reader.data[reader.at:reader.at + size])
         need(len(segment.data) == size, "segment")
-        reader.at += int(size)
-        raw = segment.take(source.raw_bytes(n))
-        streams = [read_stream(source, segment, first, n) for _ in range(source.streams)]
+        reader.at += size
+        if entry & OMITS_ZEROS:
+            read_omitting(source, segment, payload, first, n)
+        else:
+            raw = segment.take(source.raw_bytes(n))
+            streams = [read_stream(source, segment, first, n) for _ in range(source.streams)]
+            source.join(streams, raw, payload, first, n)
         need(segment.at == len(segment.data), "bytes behind a segment")
-        source.join(streams, raw, payload, first, n)
     need(reader.at == len(packed), "bytes behind the segments")
     return bytes(payload)

@@ -12,7 +12,7 @@ namespace qccl {
 
 // Versions of the protocol between ranks: chunks, descriptors, control messages, creation.
 // Libraries that share a version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 14, newest_protocol = 14;
+inline constexpr uint32_t oldest_protocol = 15, newest_protocol = 15;
 
 // The first bytes that ranks exchange; their layout never changes.
 struct ProtocolOffer {
