@@ -70,13 +70,16 @@ void give_up(const char *why) {
     abort();
 }
 
-// Few distinct sizes, so that chunks become shorter.
+// Few distinct sizes, so that chunks become shorter. A third of the values of every other chunk are
+// zero.
 std::vector<std::byte> packed_chunk(const Case &of, unsigned seed) {
     std::vector<double> values(of.count);
+    const bool is_sparse = (seed & 1) != 0;
     for (double &value : values) {
         seed = seed * 1664525 + 1013904223;
         const int size = static_cast<int>(seed >> 24 & 7);
         value = (seed >> 31 != 0 ? 1 : -1) * std::ldexp(1.0 + (seed >> 20 & 3), -size * size);
+        if (is_sparse && (seed >> 8) % 3 == 0) value = 0;
     }
     std::vector<std::byte> typed(of.count * sizeof(double)), unpacked(of.most_bytes()),
         packed(of.most_bytes());
