@@ -30,6 +30,7 @@ ONLY_A_NAME = re.compile(r"qccl-perf (calibrate|codec --rates|simulate|--json)$|
 # A variable of the Python package, placeholders, and a name that is wrong on purpose.
 OTHER_NAMES = {"QCCL_LIBRARY", "qcclX", "qcclXConfig", "QCCL_CODC"}
 INSIDE = ("docs/architecture.md", "docs/recipes.md")  # they name what is inside of the library
+ABOUT_CODE = (*INSIDE, "CONTRIBUTING.md")
 PATH_SPAN = re.compile(r"(?:[\w.-]+/)+[\w.-]+\.(?:cpp|hpp|h|c|cu|py|sh|md|build|1|f90|csv|npy|txt|map|dict)$|[\w.-]+/$")
 
 
@@ -51,6 +52,25 @@ def names_of_sources():
     text = "\n".join(path.read_text() for folder in ("lib", "tests") for path in (SOURCE / folder).rglob("*")
                      if path.suffix in (".hpp", ".cpp", ".build", ".sh"))
     return set(re.findall(r"\b(?:qccl\w+|QCCL_\w+)", text))
+
+
+def texts_of_units():
+    """Each pair of a header and a source, or either of them, as one text."""
+    units = collections.defaultdict(str)
+    for folder in ("lib", "kernels", "bootstrap", "topology", "perf", "tests"):
+        for path in (SOURCE / folder).rglob("*"):
+            if path.suffix in (".hpp", ".cpp", ".cu"):
+                units[path.with_suffix("")] += path.read_text()
+    return list(units.values())
+
+
+def missing_members(text, units):
+    """Spans like `Class::member` of which no unit that defines the class, or that member of it, has the member."""
+    members = {span for span in document_blocks.spans(text) if re.fullmatch(r"[A-Z]\w*::\w+", span)}
+    for owner, member in sorted(span.split("::") for span in members):
+        home = re.compile(rf"\b(?:class|struct) (?:alignas\(\w+\) )?{owner}\b(?!;)|\b{owner}::{member}\b")
+        if not any(home.search(unit) and re.search(rf"\b{member}\b", unit) for unit in units):
+            yield f"{owner}::{member}"
 
 
 def settings():
@@ -119,6 +139,13 @@ class Documents(unittest.TestCase):
                 with self.subTest(f"{page}: {name}"):
                     self.assertTrue(name in known_here, f"{page}: {name} does not exist")
 
+    def test_members_exist(self):
+        units = texts_of_units()
+        for page in ABOUT_CODE:
+            for name in missing_members(text_of(page), units):
+                with self.subTest(f"{page}: {name}"):
+                    self.fail(f"{page}: {name} does not exist")
+
     def test_names_of_python_exist(self):
         """Functions, attributes and arguments that the page about Python writes between backticks."""
         known = {"bucket_cap_mb", "destroy_process_group", "get_future", "help", "new_group"}  # of Python and PyTorch
@@ -173,6 +200,11 @@ class TheTestItself(unittest.TestCase):
                 self.runner.run(self.block(f"```{language}\n{code}\n```\n"))
         with self.assertRaises(page_runner.Failure):  # of a job one rank fails
             self.runner.run(self.block("```sh\nfalse &\ntrue &\nwait\n```\n"))
+
+    def test_members(self):
+        units = ["class Line;\nstruct alignas(64) Ring { void post(); };", "void Line::send() {}", "void receive(Line);"]
+        self.assertEqual(list(missing_members("`Ring::post` and `Line::send`, `Ring::send`, `Line::receive`, Ring::none", units)),
+                         ["Line::receive", "Ring::send"])
 
     def test_fragments(self):
         good = "qcclResult_t result = qcclAllReduce(send, recv, count, qcclFloat32, qcclSum, comm, NULL);"
