@@ -118,13 +118,13 @@ void Windows::refresh() {
         if (peer == peer_table_.rank || views.offers == offers) continue;
         views.offers = offers;
         for (uint32_t number = 0; number < windows_kept; number++)
-            look_at(peer, number, views.windows[number]);
+            refresh_window(peer, number, views.windows[number]);
     }
     for (Exposed &exposed : exposed_)
         if (exposed.is_waiting && !offer(exposed)) return;
 }
 
-void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
+void Windows::refresh_window(uint32_t peer, uint32_t number, View &view) const {
     OfferedWindow &window = peer_table_.segments[peer].window(number);
     const uint64_t offer = window.offer.load(std::memory_order_acquire);
     if (offer == view.offer) return;

@@ -131,7 +131,7 @@ private:
     std::optional<uint32_t> find_free() const;
     void withdraw_offer(uint32_t window);
     void announce() const;
-    void look_at(uint32_t peer, uint32_t number, View &view) const;
+    void refresh_window(uint32_t peer, uint32_t number, View &view) const;
     // The window as this rank sees it; empty if it does not.
     std::span<const std::byte> memory(uint32_t owner, uint32_t number) const;
 

@@ -35,7 +35,7 @@ struct Memory {
 };
 
 // Every rank refreshes its windows, as at the start of a call.
-void all_look(const Rank &rank, Transport &transport) {
+void refresh_all(const Rank &rank, Transport &transport) {
     rank.meeting.barrier();
     transport.windows().refresh();
     rank.meeting.barrier();
@@ -67,22 +67,22 @@ uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number,
     return found;
 }
 
-template <Kind kind> void what_all_have_mapped_is_lent() {
+template <Kind kind> void what_all_have_mapped_is_read_in_place() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(7);
         if (rank.rank == 0) {
             transport->windows().expose(memory.own());
-            CHECK(
-                !transport->windows().refer_to(memory.data(), bytes).data); // no peer has refreshed
+            // No peer has refreshed yet.
+            CHECK(!transport->windows().refer_to(memory.data(), bytes).data);
         }
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
         ZeroCopyRef zero_copy;
         if (rank.rank == 0) {
             zero_copy = transport->windows().refer_to(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data == memory.data() + 100);
-            CHECK(
-                !transport->windows().refer_to(memory.data() + 100, bytes).data); // beyond its end
+            // Beyond its end, and outside.
+            CHECK(!transport->windows().refer_to(memory.data() + 100, bytes).data);
             CHECK(!transport->windows().refer_to(&zero_copy, 1).data);
         }
         const uint8_t found = pass_on(rank, *transport, 1, zero_copy);
@@ -91,18 +91,18 @@ template <Kind kind> void what_all_have_mapped_is_lent() {
 }
 
 // Memory that was exposed twice is withdrawn by the second `withdraw`.
-template <Kind kind> void what_is_hidden_is_not_lent() {
+template <Kind kind> void what_is_withdrawn_is_not_read_in_place() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(1);
         for (int i = 0; i < 2; i++) transport->windows().expose(memory.own());
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
         transport->windows().withdraw(memory.data());
         CHECK(transport->windows().refer_to(memory.data(), 1).data != nullptr);
         transport->windows().withdraw(memory.data());
         CHECK(!transport->windows().refer_to(memory.data(), 1).data);
         transport->windows().withdraw(memory.data()); // an extra one has no effect
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
         CHECK(!transport->windows().refer_to(memory.data(), 1).data);
     });
 }
@@ -115,7 +115,7 @@ template <Kind kind> void windows_are_used_again() {
         for (uint8_t i = 1; i <= 80; i++) {
             const Memory memory(i);
             transport->windows().expose(memory.own());
-            all_look(rank, *transport);
+            refresh_all(rank, *transport);
             const ZeroCopyRef zero_copy =
                 transport->windows().refer_to(memory.data() + 100, bytes - 100);
             CHECK(zero_copy.data != nullptr);
@@ -124,7 +124,7 @@ template <Kind kind> void windows_are_used_again() {
             rank.meeting.barrier();
             transport->windows().withdraw(memory.data());
         }
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
 
         std::vector<Memory> many;
         for (uint8_t i = 0; i < 40; i++) {
@@ -136,11 +136,11 @@ template <Kind kind> void windows_are_used_again() {
                 return transport->windows().refer_to(memory.data(), bytes).data != nullptr;
             });
         };
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
         CHECK_EQ(count_readable(), 32);
         for (size_t i = 0; i < 10; i++) transport->windows().withdraw(many[i].data());
-        // The peers unmap what was withdrawn; the rest is then published and mapped.
-        for (int i = 0; i < 3; i++) all_look(rank, *transport);
+        // The peers unmap what was withdrawn; the rest is then offered and mapped.
+        for (int i = 0; i < 3; i++) refresh_all(rank, *transport);
         CHECK_EQ(count_readable(), 30);
     });
 }
@@ -155,7 +155,7 @@ template <Kind kind> void another_file_is_not_taken_for_it() {
         transport->windows().expose(second.own());
         CHECK(dup2(other.file.number(), second.file.number()) >= 0);
         for (int i = 0; i < 2; i++) {
-            all_look(rank, *transport);
+            refresh_all(rank, *transport);
             CHECK(!transport->windows().refer_to(first.data(), 1).data);
             CHECK(!transport->windows().refer_to(second.data(), 1).data);
         }
@@ -172,14 +172,14 @@ void who_has_no_descriptors_maps_nothing() {
         transport->windows().expose(memory.own());
         const rlimit none{.rlim_cur = 0, .rlim_max = 0};
         if (rank.rank == 2) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-        all_look(rank, *transport);
+        refresh_all(rank, *transport);
         const bool is_readable = transport->windows().refer_to(memory.data(), 1).data != nullptr;
         CHECK_EQ(is_readable, rank.rank == 2);
         CHECK_OK(run(*transport, call_number(1), Way::ring));
     });
 }
 
-template <Kind kind> void a_loan_of_nothing_is_refused() {
+template <Kind kind> void a_reference_to_no_window_is_refused() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
@@ -232,17 +232,17 @@ template <Kind kind> void a_slow_reader_is_named() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(what_all_have_mapped_is_lent<Kind::inproc>),
-        QTEST(what_all_have_mapped_is_lent<Kind::shm>),
-        QTEST(what_is_hidden_is_not_lent<Kind::inproc>),
-        QTEST(what_is_hidden_is_not_lent<Kind::shm>),
+        QTEST(what_all_have_mapped_is_read_in_place<Kind::inproc>),
+        QTEST(what_all_have_mapped_is_read_in_place<Kind::shm>),
+        QTEST(what_is_withdrawn_is_not_read_in_place<Kind::inproc>),
+        QTEST(what_is_withdrawn_is_not_read_in_place<Kind::shm>),
         QTEST(windows_are_used_again<Kind::inproc>),
         QTEST(windows_are_used_again<Kind::shm>),
         QTEST(another_file_is_not_taken_for_it<Kind::inproc>),
         QTEST(another_file_is_not_taken_for_it<Kind::shm>),
         QTEST(who_has_no_descriptors_maps_nothing),
-        QTEST(a_loan_of_nothing_is_refused<Kind::inproc>),
-        QTEST(a_loan_of_nothing_is_refused<Kind::shm>),
+        QTEST(a_reference_to_no_window_is_refused<Kind::inproc>),
+        QTEST(a_reference_to_no_window_is_refused<Kind::shm>),
         QTEST(a_slow_reader_is_named<Kind::inproc>),
         QTEST(a_slow_reader_is_named<Kind::shm>),
     };
