@@ -140,7 +140,7 @@ private:
 
     // Whether peers read what the step encodes in the caller's buffers: an input, or a result that
     // the same task stores.
-    bool is_lent(const TaskGraph::GraphTask &range, const Step &encode) const {
+    bool is_read_in_place(const TaskGraph::GraphTask &range, const Step &encode) const {
         const auto steps =
             std::span(schedule_.steps).subspan(range.first, range.last - range.first);
         return has_zero_copy_ &&
@@ -163,7 +163,7 @@ private:
         switch (step.verb) {
         case Verb::encode:
             if (call_.problem.codec.is_lossless() && step.leaves_values()) return {step.verb, 0};
-            if (is_lent(range, step)) return {step.verb, 0};
+            if (is_read_in_place(range, step)) return {step.verb, 0};
             return time(coding.encode);
         case Verb::decode: return time(coding.decode);
         case Verb::decode_add: return time(coding.decode_add);

@@ -112,7 +112,7 @@ public:
     LendAnalysis(const Schedule &schedule, std::span<const StepRun> runs)
         : steps_(schedule.steps), runs_(runs) {}
 
-    ZeroCopySource look(const StepRun &run, uint32_t encode) const {
+    ZeroCopySource find(const StepRun &run, uint32_t encode) const {
         const Step &step = steps_[encode];
         const bool is_input = step.src.is(SlotKind::input);
         return {.input = is_input ? std::optional<uint32_t>(step.src.index) : std::nullopt,
@@ -187,7 +187,7 @@ std::vector<ZeroCopySource> find_zero_copy_sources(const Schedule &schedule,
             const Step &step = schedule.steps[i];
             if (step.verb != Verb::encode) continue;
             if (step.ordinal >= found.size()) found.resize(size_t{step.ordinal} + 1);
-            found[step.ordinal] = analysis.look(run, i);
+            found[step.ordinal] = analysis.find(run, i);
         }
     return found;
 }
