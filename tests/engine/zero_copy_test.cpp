@@ -3,8 +3,8 @@
 // fails. Every rank scribbles over its buffers as soon as its call has returned. QTEST_FULL=1 runs
 // the whole table of cases, otherwise a pair sample.
 #include "tests/kit/engine_ranks.hpp"
-#include "tests/transport/faulty_transport.hpp"
 #include "tests/kit/sample.hpp"
+#include "tests/transport/faulty_transport.hpp"
 
 #include "codec/chunk.hpp"
 
@@ -132,11 +132,11 @@ ChosenCases choose_cases() {
 }
 
 void check_calls(ChosenCases &cases, const Team &team) {
-    const auto shows = [=](uint32_t rank) {
+    const auto exposes = [=](uint32_t rank) {
         return team.exposing == Exposing::all || (team.exposing == Exposing::some && rank % 2 == 1);
     };
     std::atomic<uint64_t> headers{0};
-    Cluster cluster(team.ranks, Cluster::test_options(), shaken(headers), shows);
+    Cluster cluster(team.ranks, Cluster::test_options(), shaken(headers), exposes);
     each_call(team.ranks, [&](const TwinCall &call) {
         const bool is_large = call.count == counts(team.ranks).back();
         for (const bool in_place : {false, true}) {
@@ -160,15 +160,31 @@ void every_call_gives_the_slow_twins_bytes() {
     CHECK(cases.taken > 200 / thinning());
 }
 
-// In the first call the ranks open each other's windows.
-void get_acquainted(Cluster &cluster, TwinCall &call, const Chunking &cut) {
-    (void)cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
+// Makes two calls on every rank. In the first one the ranks open each other's windows. `arm` is
+// called before the second one, and check(rank, output, expected) gets what a rank has of it, and
+// the slow twin's bytes.
+template <class Arm, class Check>
+void make_two_calls(Cluster &cluster, TwinCall call, const Chunking &cut, Arm arm, Check check) {
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    (void)cluster.run_all(call, {cut}, inputs, false);
+    call.number = 2;
+    const auto expected = slow_twin(call, inputs);
+    arm();
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        check(rank, cluster.run(rank, call, *program, inputs[rank], false), expected[rank]);
+    });
 }
+
+// Rank 2 reads the buffer of rank 0, slowly.
+constexpr uint32_t reader = 2;
+const TwinCall small_broadcast{
+    .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = 3};
 
 // The root has finished its steps once peers may read its buffer, but its call returns only after
 // the last reader has finished.
 void nobody_returns_while_a_peer_reads() {
-    constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_slow{false}, has_returned{false}, returned_early{false};
     const auto holds = [&](uint32_t, MessageTag) {
         if (!is_slow) return false;
@@ -177,31 +193,21 @@ void nobody_returns_while_a_peer_reads() {
         is_slow = false;
         return false;
     };
-    Cluster cluster(ranks, Cluster::test_options(), inject_at(slow, {.holds = holds}),
-                    [](uint32_t) { return true; });
-    TwinCall call{
-        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Chunking cut = zero_copy_cut(65536, 1);
-    get_acquainted(cluster, call, cut);
-    call.number = 2;
-    is_slow = true;
-    const auto inputs = make_inputs(call, golden::Kind::spread);
-    const auto expected = slow_twin(call, inputs);
-    cluster.on_each([&](uint32_t rank) {
-        const auto program = compile_for(call, rank, cut);
-        CHECK_OK(program);
-        const auto output = cluster.run(rank, call, *program, inputs[rank], false);
-        if (rank == 0) has_returned = true;
-        CHECK_OK(output);
-        CHECK(*output == expected[rank]);
-    });
+    Cluster cluster(small_broadcast.ranks, Cluster::test_options(),
+                    inject_at(reader, {.holds = holds}), [](uint32_t) { return true; });
+    make_two_calls(
+        cluster, small_broadcast, zero_copy_cut(65536, 1), [&] { is_slow = true; },
+        [&](uint32_t rank, const Result<Bytes> &output, const Bytes &expected) {
+            if (rank == 0) has_returned = true;
+            CHECK_OK(output);
+            CHECK(*output == expected);
+        });
     CHECK(!is_slow && !returned_early);
 }
 
 // The reader is slow enough to see what the rank whose buffer it reads does after that rank's call
 // has failed.
 void bytes_of_a_failed_rank_are_not_believed() {
-    constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_armed{false}, has_returned{false};
     std::unique_ptr<Cluster> cluster;
     const auto damage = [&](Bytes &) {
@@ -209,23 +215,15 @@ void bytes_of_a_failed_rank_are_not_believed() {
         cluster->rank(0).transport->fail(Error::make(Code::revoked, "rank 0 has had enough"));
         await([&] { return has_returned.load(); });
     };
-    cluster = std::make_unique<Cluster>(ranks, Cluster::test_options(),
-                                        inject_at(slow, {.damage = damage}),
+    cluster = std::make_unique<Cluster>(small_broadcast.ranks, Cluster::test_options(),
+                                        inject_at(reader, {.damage = damage}),
                                         [](uint32_t) { return true; });
-    TwinCall call{
-        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Chunking cut = zero_copy_cut(65536, 1);
-    get_acquainted(*cluster, call, cut);
-    call.number = 2;
-    is_armed = true;
-    const auto inputs = make_inputs(call, golden::Kind::spread);
-    cluster->on_each([&](uint32_t rank) {
-        const auto program = compile_for(call, rank, cut);
-        CHECK_OK(program);
-        const auto output = cluster->run(rank, call, *program, inputs[rank], false);
-        if (rank == 0) has_returned = true;
-        if (rank != 1) CHECK(!output);
-    });
+    make_two_calls(
+        *cluster, small_broadcast, zero_copy_cut(65536, 1), [&] { is_armed = true; },
+        [&](uint32_t rank, const Result<Bytes> &output, const Bytes &) {
+            if (rank == 0) has_returned = true;
+            if (rank != 1) CHECK(!output);
+        });
 }
 
 // The n-th operation of one rank fails, for every n until none does. The rank returns at once and
@@ -233,12 +231,11 @@ void bytes_of_a_failed_rank_are_not_believed() {
 // that succeeds has the right result.
 void check_failed_rank(Collective collective, const char *algorithm, bool all_expose) {
     constexpr uint32_t ranks = 3, injected = 1;
+    const TwinCall call{.collective = collective,
+                        .algorithm = algorithm,
+                        .count = collective == Collective::all_reduce ? 200000U : 60000U,
+                        .ranks = ranks};
     for (uint64_t n = 1, operations = n; operations >= n; n++) {
-        TwinCall call{.collective = collective,
-                      .algorithm = algorithm,
-                      .count = collective == Collective::all_reduce ? 200000U : 60000U,
-                      .ranks = ranks};
-        const Chunking cut = zero_copy_cut(65536, 2);
         operations = 0;
         bool is_armed = false;
         const Faults faults{.before = [&](const char *operation) -> Done {
@@ -247,17 +244,11 @@ void check_failed_rank(Collective collective, const char *algorithm, bool all_ex
         }};
         Cluster cluster(ranks, Cluster::test_options(), inject_at(injected, faults),
                         [=](uint32_t rank) { return all_expose || rank == injected; });
-        get_acquainted(cluster, call, cut);
-        is_armed = true;
-        call.number = 2;
-        const auto inputs = make_inputs(call, golden::Kind::spread);
-        const auto expected = slow_twin(call, inputs);
-        cluster.on_each([&](uint32_t rank) {
-            const auto program = compile_for(call, rank, cut);
-            CHECK_OK(program);
-            const auto output = cluster.run(rank, call, *program, inputs[rank], false);
-            if (output) CHECK(*output == expected[rank]);
-        });
+        make_two_calls(
+            cluster, call, zero_copy_cut(65536, 2), [&] { is_armed = true; },
+            [&](uint32_t, const Result<Bytes> &output, const Bytes &expected) {
+                if (output) CHECK(*output == expected);
+            });
     }
 }
 
