@@ -149,7 +149,7 @@ void RemoteEndpoint::on_sent(SendToken token) {
     switch (token.kind()) {
     case SendToken::Kind::nothing: break;
     case SendToken::Kind::data_slot: on_data_sent(token); break;
-    case SendToken::Kind::eager_slot: unsent_eager_.at(token.slot())--; break;
+    case SendToken::Kind::eager_slot: unsent_eager_.at(token.number())--; break;
     case SendToken::Kind::copy: {
         UnsentCopy &copy = unsent_copies_.at(token.number());
         if (--copy.messages != 0) break;

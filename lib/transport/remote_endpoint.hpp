@@ -93,9 +93,11 @@ public:
 
     uint64_t word() const { return word_; }
     Kind kind() const { return static_cast<Kind>(word_ >> kind_shift); }
+    // Of a data slot.
     uint32_t origin() const { return static_cast<uint32_t>(number() >> 32); }
-    uint32_t slot() const { return static_cast<uint32_t>(word_); }
-    uint64_t number() const { return word_ & ((uint64_t{1} << kind_shift) - 1); } // of a copy
+    uint32_t slot() const { return static_cast<uint32_t>(number()); }
+    // Of an eager slot or a copy.
+    uint64_t number() const { return word_ & ((uint64_t{1} << kind_shift) - 1); }
 
 private:
     // There are far fewer ranks and copies than would reach the two highest bits.
