@@ -137,8 +137,11 @@ private:
         Encoding(const Codec &with, DataType type, uint64_t count)
             : codec(with), layout(payload_layout(codec, type, count)) {}
     };
+    const Codec &codec_of(const Step &step) const {
+        return step.has(Step::inner) ? rehearsal_.inner_codec : rehearsal_.codec;
+    }
     Encoding encoding_of(const Step &step, uint32_t share) const {
-        Codec codec = step.has(Step::inner) ? rehearsal_.inner_codec : rehearsal_.codec;
+        Codec codec = codec_of(step);
         codec.share = share;
         return {codec, rehearsal_.type, count_};
     }
@@ -227,7 +230,7 @@ private:
 
     void encode(uint32_t rank, const Step &step) {
         const Bytes &values = read(rank, step.src);
-        const Codec &codec = step.has(Step::inner) ? rehearsal_.inner_codec : rehearsal_.codec;
+        const Codec &codec = codec_of(step);
         const Trailer trailer{
             .noise = {.key = noise_key(codec.seed, step.noise_rank(rank), step.ordinal),
                       .call = call_,
@@ -346,25 +349,22 @@ double strength_of(const SampleRun &run, uint32_t ranks, ExactResult &result,
     return strength;
 }
 
-// Returns for each run with which probability a sample of `wanted` values takes it. No probability
-// exceeds 1: what the strongest runs would have beyond it goes to the others.
+// Returns for each run with which probability a sample of `wanted` runs takes it. All runs together
+// have `count` values. No probability exceeds 1: what the strongest runs would have beyond it goes
+// to the others.
 std::vector<double> probabilities_of(const Runs &runs, const std::vector<double> &strengths,
-                                     double wanted) {
+                                     double wanted, double count) {
     constexpr double by_length = 0.25;
     const double strength = std::accumulate(strengths.begin(), strengths.end(), 0.0);
-    double count = 0, length = 0;
-    for (const SampleRun &run : runs) count += static_cast<double>(run.count);
-    length = count / static_cast<double>(runs.size());
     std::vector<double> found(runs.size());
     for (size_t i = 0; i < runs.size(); i++)
         found[i] = std::lerp(strengths[i] / strength, static_cast<double>(runs[i].count) / count,
                              by_length);
-    double left = wanted / length; // how many runs are to be taken
     for (bool is_over = true; is_over;) {
         is_over = false;
         double open = 0, sure = 0; // sums of the probabilities below 1, and of those that are 1
         for (const double each : found) (each < 1 ? open : sure) += each < 1 ? each : 1;
-        const double factor = open == 0 ? 0 : std::max(0.0, left - sure) / open;
+        const double factor = open == 0 ? 0 : std::max(0.0, wanted - sure) / open;
         for (double &each : found) {
             if (each >= 1) continue;
             each = std::min(1.0, each * factor);
@@ -391,19 +391,20 @@ Runs taken(const Runs &runs, const std::vector<double> &probabilities) {
 Runs sample_of(const Rehearsal &rehearsal, const Layout &layout, const SampleSize &size,
                ExactResult &result) {
     Runs runs = runs_of(layout, size.run_values);
-    const double wanted = std::max(static_cast<double>(rehearsal.count) * size.share,
-                                   static_cast<double>(size.fewest_values));
+    const auto count = static_cast<double>(rehearsal.count);
+    const auto all_runs = static_cast<double>(runs.size());
+    const double wanted_values =
+        std::max(count * size.share, static_cast<double>(size.fewest_values));
+    const double wanted_runs = wanted_values / (count / all_runs);
     // Of few runs no part stands for the others.
     constexpr double fewest_runs = 16;
-    const double expected_runs =
-        wanted * static_cast<double>(runs.size()) / static_cast<double>(rehearsal.count);
-    if (expected_runs < std::min(fewest_runs, static_cast<double>(runs.size()))) return runs;
+    if (wanted_runs < std::min(fewest_runs, all_runs)) return runs;
     std::vector<double> strengths, sums, magnitudes;
     for (const SampleRun &run : runs)
         strengths.push_back(strength_of(run, rehearsal.ranks, result, sums, magnitudes));
     const double all = std::accumulate(strengths.begin(), strengths.end(), 0.0);
     if (all == 0 || !std::isfinite(all)) return runs;
-    return taken(runs, probabilities_of(runs, strengths, wanted));
+    return taken(runs, probabilities_of(runs, strengths, wanted_runs, count));
 }
 
 } // namespace
