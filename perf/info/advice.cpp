@@ -18,14 +18,7 @@ Result<std::optional<double>> ErrorMeter::nmse(const Plan &plan) {
         way.append(word).append(" ");
     const auto found = known_.find(way);
     if (found != known_.end()) return found->second;
-    const Rehearsal rehearsal{.algorithm = plan.algorithm,
-                              .codec = plan.codec,
-                              .inner_codec = plan.inner_codec,
-                              .type = problem_.type,
-                              .count = problem_.count,
-                              .ranks = problem_.ranks,
-                              .places = problem_.places};
-    QCCL_TRY(const auto measured, rehearsed_nmse(rehearsal, data_));
+    QCCL_TRY(const auto measured, rehearsed_nmse(rehearsal_of(plan, problem_), data_));
     known_.emplace(std::move(way), measured);
     return measured;
 }

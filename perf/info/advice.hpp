@@ -90,6 +90,8 @@ std::string sentence_of(const Advice &advice, const BudgetAdvice &chosen);
 // Returns the predicted speed-up of the trial over the lossless plan.
 double gain(const Advice &advice, const CodecTrial &trial);
 
+// ---- Lists of tensors
+
 // Reads the list that `where` names:
 // - a folder: each .npy file in it is a tensor with the name of the file;
 // - a pattern of such files, "DIR/*.npy", in which %r means rank 0;

@@ -507,14 +507,7 @@ private:
         const bool is_rehearsed = candidate.status != CandidateStatus::impossible &&
                                   plan.codec.loses() && !plan.codec.shares_scales();
         if (!is_rehearsed) return {};
-        QCCL_TRY(candidate.expected_nmse, sampled_nmse({.algorithm = plan.algorithm,
-                                                        .codec = plan.codec,
-                                                        .inner_codec = plan.inner_codec,
-                                                        .type = type_,
-                                                        .count = problem.count,
-                                                        .ranks = problem.ranks,
-                                                        .places = problem.places},
-                                                       *files_));
+        QCCL_TRY(candidate.expected_nmse, sampled_nmse(rehearsal_of(plan, problem), *files_));
         return {};
     }
 

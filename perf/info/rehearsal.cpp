@@ -260,6 +260,16 @@ private:
 
 // ---- Whole sums
 
+Rehearsal rehearsal_of(const Plan &plan, const Problem &problem) {
+    return {.algorithm = plan.algorithm,
+            .codec = plan.codec,
+            .inner_codec = plan.inner_codec,
+            .type = problem.type,
+            .count = problem.count,
+            .ranks = problem.ranks,
+            .places = problem.places};
+}
+
 Result<std::vector<std::byte>> rehearse(const Rehearsal &rehearsal, const Source &inputs) {
     Bytes result(rehearsal.count * type_bytes(rehearsal.type));
     if (rehearsal.ranks == 1) {

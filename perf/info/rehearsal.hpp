@@ -9,6 +9,7 @@
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
 #include "perf/run/input_data.hpp"
+#include "plan/planner.hpp"
 #include "schedule/rank_topology.hpp"
 
 #include <cstddef>
@@ -26,6 +27,10 @@ struct Rehearsal {
     uint32_t ranks = 1;
     const RankTopology *places = nullptr; // owned by the caller; null: all are on one host
 };
+
+// Returns the rehearsal of the problem's sum by the plan. The problem's codec is ignored, and its
+// places must outlive the result.
+Rehearsal rehearsal_of(const Plan &plan, const Problem &problem);
 
 // Returns the sum that every rank gets, bit for bit as in the first call of a communicator. Fails
 // with invalid_argument if there is no such schedule.
