@@ -159,9 +159,9 @@ void sizes_may_change_from_call_to_call() {
 }
 
 void nobody_leaves_a_barrier_before_all_have_come() {
-    const size_t lines = Cluster::test_options().eager_slot_bytes;
+    const size_t usual = Cluster::test_options().eager_slot_bytes;
     for (const auto &way :
-         {std::pair("oneshot", size_t{0}), {"oneshot", lines}, {"doubling", size_t{0}}})
+         {std::pair("oneshot", size_t{0}), {"oneshot", usual}, {"doubling", size_t{0}}})
         for (const uint32_t ranks : {1, 2, 5}) {
             // Clang 14 captures no structured bindings.
             const char *const algorithm = way.first;

@@ -92,7 +92,7 @@ public:
     }
 
     Result<std::byte *> eager_slot(size_t bytes) override {
-        QCCL_TRY(before("line"));
+        QCCL_TRY(before("eager_slot"));
         return inner_->eager_slot(bytes);
     }
     void post_eager(size_t bytes) override {
@@ -106,7 +106,7 @@ public:
     Done await_latest_exchange() override { return inner_->await_latest_exchange(); }
     bool has_next_eager(uint32_t peer) const override { return inner_->has_next_eager(peer); }
     Result<std::span<const std::byte>> await_eager(uint32_t peer) override {
-        QCCL_TRY(before("await_line"));
+        QCCL_TRY(before("await_eager"));
         QCCL_TRY(const auto bytes, inner_->await_eager(peer));
         return damaged(bytes);
     }

@@ -146,10 +146,10 @@ template <Kind kind> void more_memory_than_there_is_is_an_error() {
 }
 
 template <Kind kind> void more_memory_than_has_addresses_is_an_error() {
-    TransportOptions outbox = small_options(), line = small_options();
+    TransportOptions outbox = small_options(), slot = small_options();
     outbox.outbox_bytes = SIZE_MAX; // plus the rest of a segment it would wrap to a small number
-    line.eager_slot_bytes = SIZE_MAX - 4096;
-    for (const TransportOptions &options : {outbox, line})
+    slot.eager_slot_bytes = SIZE_MAX - 4096;
+    for (const TransportOptions &options : {outbox, slot})
         run_ranks(
             kind, 2,
             [](const Rank &rank) {

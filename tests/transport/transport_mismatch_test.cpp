@@ -150,14 +150,14 @@ template <Kind kind> void two_that_wait_for_each_other_find_out() {
 // Each of two ranks takes itself for the root: both send, neither waits, and the next call finds
 // the difference.
 template <Kind kind> void two_roots_are_found_in_the_next_call() {
-    for (const bool by_lines : {false, true})
+    for (const bool is_eager : {false, true})
         run_ranks(kind, 2, [&](const Rank &rank) {
             const auto transport = create(rank);
             CallDescriptor call = call_number(1);
             call.collective = Collective::broadcast;
             call.root = rank.rank;
             CHECK_OK(begin(*transport, call, 30s));
-            if (by_lines) {
+            if (is_eager) {
                 CHECK_OK(transport->eager_slot(8));
                 transport->post_eager(8);
             } else {
@@ -166,7 +166,7 @@ template <Kind kind> void two_roots_are_found_in_the_next_call() {
             }
             (void)transport->end(); // may fail: the error may be here already
             rank.meeting.barrier();
-            check_error(run_until_failure(*transport, 2, by_lines ? Way::eager : Way::mailbox),
+            check_error(run_until_failure(*transport, 2, is_eager ? Way::eager : Way::mailbox),
                         Code::mismatch, 1,
                         "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1");
         });

@@ -78,7 +78,7 @@ size_t slot_bytes(uint32_t rank, uint64_t exchange) {
     return random() % 4 == 0 ? random() % 4097 : random() % 64;
 }
 
-template <Kind kind> void lines_carry_every_exchange() {
+template <Kind kind> void eager_slots_carry_every_exchange() {
     run_ranks(kind, 4, [](const Rank &rank) {
         const auto transport = create(rank);
         std::minstd_rand random(rank.rank + 1);
@@ -86,10 +86,10 @@ template <Kind kind> void lines_carry_every_exchange() {
             if (e % 3 != 0) CHECK_OK(begin(*transport, call_number(e - e / 3), 30s));
             dawdle(random);
             const size_t bytes = slot_bytes(rank.rank, e);
-            const auto line = transport->eager_slot(bytes);
-            CHECK_OK(line);
-            CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
-            write_pattern(*line, bytes, e * 16 + rank.rank);
+            const auto slot = transport->eager_slot(bytes);
+            CHECK_OK(slot);
+            CHECK_EQ(reinterpret_cast<uintptr_t>(*slot) % 32, 0U);
+            write_pattern(*slot, bytes, e * 16 + rank.rank);
             transport->post_eager(bytes);
             std::vector<std::pair<uint32_t, std::span<const std::byte>>> seen;
             for (uint32_t peer = 0; peer < rank.size; peer++) {
@@ -184,9 +184,9 @@ template <Kind kind> void a_rank_may_be_short_exchanges_ahead() {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
         const auto post = [&](uint64_t exchange) {
-            const auto line = transport->eager_slot(short_bytes);
-            CHECK_OK(line);
-            write_pattern(*line, short_bytes, exchange);
+            const auto slot = transport->eager_slot(short_bytes);
+            CHECK_OK(slot);
+            write_pattern(*slot, short_bytes, exchange);
             transport->post_eager(short_bytes);
         };
         if (rank.rank == 0) {
@@ -429,10 +429,10 @@ template <Kind kind> void nobody_leaves_a_meeting_before_all_have_come() {
 // sees the call then.
 struct FirstDeed {
     std::function<void(Transport &)> deed;
-    bool tells;
+    bool is_published;
 };
 
-template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
+template <Kind kind> void a_call_is_published_behind_its_eager_slot_or_before_a_wait() {
     const FirstDeed cases[] = {
         {[](Transport &transport) { CHECK_OK(transport.eager_slot(8)); }, false},
         {[](Transport &transport) {
@@ -454,9 +454,9 @@ template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
             }
             rank.meeting.barrier();
             if (rank.rank == 1) {
-                CHECK_OK(begin(*transport, call, first.tells ? 30s : 100ms));
+                CHECK_OK(begin(*transport, call, first.is_published ? 30s : 100ms));
                 const Done met = transport->await_all();
-                CHECK_EQ(met.is_ok(), first.tells);
+                CHECK_EQ(met.is_ok(), first.is_published);
                 if (!met)
                     check_late(met.error(), 0,
                                "rank 0 did not come to all_reduce, call 1, within 0.1 s", "rank 0");
@@ -471,9 +471,9 @@ template <Kind kind> void one_rank_alone_works() {
         for (uint64_t call = 1; call <= 200; call++) {
             CHECK_OK(begin(*transport, call_number(call), 30s));
             CHECK_OK(transport->await_all());
-            const auto line = transport->eager_slot(8);
-            CHECK_OK(line);
-            write_pattern(*line, 8, call);
+            const auto slot = transport->eager_slot(8);
+            CHECK_OK(slot);
+            write_pattern(*slot, 8, call);
             transport->post_eager(8);
             const auto own = transport->await_eager(0);
             CHECK_OK(own);
@@ -486,7 +486,7 @@ template <Kind kind> void one_rank_alone_works() {
 
 int main() {
     const CMUnitTest tests[] = {
-        ON_ALL(lines_carry_every_exchange),
+        ON_ALL(eager_slots_carry_every_exchange),
         ON_ALL(an_exchange_is_its_steps),
         ON_BOTH(an_exchange_of_another_call_is_a_mismatch),
         ON_BOTH(a_rank_may_be_short_exchanges_ahead),
@@ -499,7 +499,7 @@ int main() {
         ON_ALL(a_sender_may_run_ahead),
         ON_BOTH(messages_of_a_call_given_up_stay_in_it),
         ON_ALL(nobody_leaves_a_meeting_before_all_have_come),
-        ON_BOTH(a_call_is_told_behind_its_line_or_before_a_wait),
+        ON_BOTH(a_call_is_published_behind_its_eager_slot_or_before_a_wait),
         ON_BOTH(one_rank_alone_works),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -81,8 +81,8 @@ inline Done by_mailbox(Transport &transport) {
 }
 
 inline Done by_eager(Transport &transport) {
-    QCCL_TRY(std::byte *const line, transport.eager_slot(8));
-    std::memset(line, 1, 8);
+    QCCL_TRY(std::byte *const slot, transport.eager_slot(8));
+    std::memset(slot, 1, 8);
     transport.post_eager(8);
     for (uint32_t peer = 0; peer < transport.size(); peer++) QCCL_TRY(transport.await_eager(peer));
     return {};
