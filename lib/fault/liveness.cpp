@@ -239,9 +239,9 @@ Result<ProcessLiveness> ProcessLiveness::open_pipe() {
 
 LivenessMonitor::LivenessMonitor(std::vector<FileDescriptor> shown, FileDescriptor held)
     : held_(std::move(held)), shield_(held_) {
-    for (FileDescriptor &line : shown) {
-        polls_.push_back({line.number(), POLLIN, 0});
-        watched_.push_back({.shown = std::move(line)});
+    for (FileDescriptor &descriptor : shown) {
+        polls_.push_back({descriptor.number(), POLLIN, 0});
+        watched_.push_back({.shown = std::move(descriptor)});
     }
 }
 
@@ -273,9 +273,9 @@ void LivenessMonitor::poll_descriptors() {
         // No later event of this rank matters.
         if (watched_[rank].has_ended || watched_[rank].has_left) polls_[rank].fd = -1;
     }
-    for (const WatchedDescriptor &line : watched_)
-        if (std::atomic_ref(line.is_silent).load(std::memory_order_relaxed))
-            for (const uint32_t rank : line.host_ranks) watched_[rank].has_ended = true;
+    for (const WatchedDescriptor &watched : watched_)
+        if (std::atomic_ref(watched.is_silent).load(std::memory_order_relaxed))
+            for (const uint32_t rank : watched.host_ranks) watched_[rank].has_ended = true;
 }
 
 namespace {
@@ -290,20 +290,21 @@ struct KeepaliveWord {
 
 } // namespace
 
-void LivenessMonitor::send_word(const WatchedDescriptor &line, const void *word, size_t bytes) {
-    if (send(line.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) note_silence(line);
+void LivenessMonitor::send_word(const WatchedDescriptor &watched, const void *word, size_t bytes) {
+    if (send(watched.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        note_silence(watched);
 }
 
 // Reads the errno of the call that has just failed.
-void LivenessMonitor::note_silence(const WatchedDescriptor &line) {
+void LivenessMonitor::note_silence(const WatchedDescriptor &watched) {
     if (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETDOWN)
-        std::atomic_ref(line.is_silent).store(true, std::memory_order_relaxed);
+        std::atomic_ref(watched.is_silent).store(true, std::memory_order_relaxed);
 }
 
 void LivenessMonitor::receive_words(uint32_t rank) {
-    WatchedDescriptor &line = watched_[rank];
+    WatchedDescriptor &watched = watched_[rank];
     const auto read = [&](KeepaliveWord &word, size_t bytes, int flags) {
-        return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
+        return recv(watched.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
     };
     KeepaliveWord word;
     const ssize_t got = read(word, sizeof word, MSG_PEEK);
@@ -313,22 +314,22 @@ void LivenessMonitor::receive_words(uint32_t rank) {
     if (is_failure) {
         received_error_ = {rank, word.error};
     } else if (got > 0) {
-        line.has_left = true;
+        watched.has_left = true;
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-        line.has_ended = true;
-        if (got < 0) note_silence(line);
+        watched.has_ended = true;
+        if (got < 0) note_silence(watched);
     }
 }
 
 void LivenessMonitor::send_goodbye() const {
-    for (const WatchedDescriptor &line : watched_)
-        if (line.is_connection) send_word(line, &KeepaliveWord::goodbye, 1);
+    for (const WatchedDescriptor &watched : watched_)
+        if (watched.is_connection) send_word(watched, &KeepaliveWord::goodbye, 1);
 }
 
 void LivenessMonitor::send_error(const Error &error) const {
     const KeepaliveWord word{KeepaliveWord::failure, error};
-    for (const WatchedDescriptor &line : watched_)
-        if (line.is_connection) send_word(line, &word, sizeof word);
+    for (const WatchedDescriptor &watched : watched_)
+        if (watched.is_connection) send_word(watched, &word, sizeof word);
 }
 
 } // namespace qccl

@@ -189,8 +189,8 @@ private:
         // once, to a send or to a receive, whichever comes first. Any thread sets it, atomically.
         mutable bool is_silent = false;
     };
-    static void send_word(const WatchedDescriptor &line, const void *word, size_t bytes);
-    static void note_silence(const WatchedDescriptor &line);
+    static void send_word(const WatchedDescriptor &watched, const void *word, size_t bytes);
+    static void note_silence(const WatchedDescriptor &watched);
     void receive_words(uint32_t rank);
 
     std::vector<WatchedDescriptor> watched_; // by rank
