@@ -23,9 +23,9 @@
 // Nothing here blocks.
 #pragma once
 
+#include "base/random_names.hpp"
 #include "base/result.hpp"
 #include "base/shared_memory.hpp"
-#include "base/random_names.hpp"
 #include "base/system.hpp"
 #include "memory/segment.hpp"
 

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/clock.hpp"
-#include "base/result.hpp"
 #include "base/random_names.hpp"
+#include "base/result.hpp"
 #include "base/system.hpp"
 
 #include <array>
