@@ -25,26 +25,26 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
                                                        Transport &transport,
                                                        const AllGather &all_gather,
                                                        const Log &log) {
-    std::unique_ptr<GpuStaging> share(new GpuStaging(std::move(gpu)));
-    share->keep_overflow(transport);
+    std::unique_ptr<GpuStaging> staging(new GpuStaging(std::move(gpu)));
+    staging->keep_overflow(transport);
     if (has_zero_copy) {
-        QCCL_TRY(share->show(transport));
+        QCCL_TRY(staging->allocate_outbox(transport));
         std::vector<GpuMemoryName> names(transport.size());
-        QCCL_TRY(all_gather(&share->own_, names.data(), sizeof share->own_));
-        const Done reached = share->map(names, transport.rank());
-        const PeerAccess own = !share->named_ ? PeerAccess::unnamed
-                               : reached      ? PeerAccess::full
-                                              : PeerAccess::partial;
+        QCCL_TRY(all_gather(&staging->own_, names.data(), sizeof staging->own_));
+        const Done reached = staging->map(names, transport.rank());
+        const PeerAccess own = !staging->named_ ? PeerAccess::unnamed
+                               : reached        ? PeerAccess::full
+                                                : PeerAccess::partial;
         std::vector<PeerAccess> all(transport.size());
         QCCL_TRY(all_gather(&own, all.data(), sizeof own));
         const auto least = std::ranges::min_element(all);
         if (*least == PeerAccess::full) {
             std::vector<std::span<std::byte>> views;
-            for (const Mapped &mapped : share->mapped_)
-                views.push_back({mapped.memory, share->outbox_.size()});
+            for (const Mapped &mapped : staging->mapped_)
+                views.push_back({mapped.memory, staging->outbox_.size()});
             transport.windows().use_device_memory(std::move(views));
-            share->place_eager_slots();
-            return share;
+            staging->place_eager_slots();
+            return staging;
         }
         // One rank warns, because the other ranks usually fail for the same reason.
         if (least - all.begin() == static_cast<long>(transport.rank()))
@@ -52,12 +52,12 @@ Result<std::unique_ptr<GpuStaging>> GpuStaging::create(std::shared_ptr<Gpu> gpu,
                 "GPUs do not reach each other's memory, so what ranks send goes through memory "
                 "of the host, which is slower: %s",
                 reached.error().text);
-        share->forget();
+        staging->forget();
     }
-    if (share->gpu_)
+    if (staging->gpu_)
         for (const std::span<std::byte> arena : transport.traits().arenas)
-            QCCL_TRY(share->pin({.keeper = nullptr, .bytes = arena})); // until the transport ends
-    return share;
+            QCCL_TRY(staging->pin({.keeper = nullptr, .bytes = arena})); // until the transport ends
+    return staging;
 }
 
 // The eager slots lie behind the outbox.
@@ -74,7 +74,7 @@ void GpuStaging::place_eager_slots() {
 
 // If the memory cannot be named for other processes, no peer reaches it, and `named_` keeps the
 // error.
-Done GpuStaging::show(Transport &transport) {
+Done GpuStaging::allocate_outbox(Transport &transport) {
     const size_t outbox = transport.outbox().size();
     const size_t bytes =
         eager_slots_offset(outbox) + DeviceEagerSlots::bytes(transport.size(), gpu_eager_bytes);

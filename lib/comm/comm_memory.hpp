@@ -44,7 +44,7 @@ public:
 
 private:
     explicit GpuStaging(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
-    Done show(Transport &transport);
+    Done allocate_outbox(Transport &transport);
     // An error says which rank's memory this rank does not reach, and why.
     Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
     void place_eager_slots();

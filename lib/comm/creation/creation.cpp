@@ -147,8 +147,8 @@ private:
     Result<std::unique_ptr<Transport>> connect(const LocalResources &resources,
                                                const std::shared_ptr<SiblingComms> &siblings);
     // Null, here and below: no rank has a GPU.
-    Result<std::unique_ptr<GpuStaging>> share_device(const LocalResources &resources,
-                                                     Transport &transport);
+    Result<std::unique_ptr<GpuStaging>> create_gpu_staging(const LocalResources &resources,
+                                                           Transport &transport);
     void begin_topology(std::vector<SettingsDigest> all, const Device &device);
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
     JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.hosts}; }
@@ -408,8 +408,8 @@ Creation::connect(const LocalResources &resources, const std::shared_ptr<Sibling
     return transport;
 }
 
-Result<std::unique_ptr<GpuStaging>> Creation::share_device(const LocalResources &resources,
-                                                           Transport &transport) {
+Result<std::unique_ptr<GpuStaging>> Creation::create_gpu_staging(const LocalResources &resources,
+                                                                 Transport &transport) {
     if (gpus_ == 0) return std::unique_ptr<GpuStaging>();
     const bool has_zero_copy = gpus_ == transport.size() && hosts_.empty() && !settings_.checksum;
     return GpuStaging::create(resources.device.gpu, has_zero_copy, transport, all_gather(),
@@ -454,7 +454,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(LocalResources &resources,
     times_.end("connecting");
     QCCL_TRY(agree_on_topology(*resources.log, *transport));
     times_.end("topology");
-    QCCL_TRY(std::unique_ptr<GpuStaging> staging, share_device(resources, *transport));
+    QCCL_TRY(std::unique_ptr<GpuStaging> staging, create_gpu_staging(resources, *transport));
     if (gpus_ != 0) times_.end("memory of GPUs");
     tell(resources, *transport, staging.get());
     std::unique_ptr<CommTrace> traced = trace(resources, *transport, origin);
