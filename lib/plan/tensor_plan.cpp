@@ -19,12 +19,12 @@ static PartsTime best_time(std::span<const PartsTime> times, double equal_ratio)
 
 Partitioning choose_partitioning(std::span<const PartsTime> lossless,
                                  std::span<const PartsTime> compressed,
-                                 const PartitionThresholds &manners) {
+                                 const PartitionThresholds &thresholds) {
     Partitioning choice;
-    choice.lossless = choice.compressed = best_time(lossless, manners.equal_time);
-    if (!compressed.empty()) choice.compressed = best_time(compressed, manners.equal_time);
-    choice.is_compressed =
-        !compressed.empty() && choice.lossless.time > choice.compressed.time * manners.least_gain;
+    choice.lossless = choice.compressed = best_time(lossless, thresholds.equal_time);
+    if (!compressed.empty()) choice.compressed = best_time(compressed, thresholds.equal_time);
+    choice.is_compressed = !compressed.empty() &&
+                           choice.lossless.time > choice.compressed.time * thresholds.least_gain;
     choice.best = choice.is_compressed ? choice.compressed : choice.lossless;
     return choice;
 }

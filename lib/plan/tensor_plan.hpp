@@ -50,7 +50,7 @@ struct Partitioning {
 // ordered by the number of parts, ascending.
 Partitioning choose_partitioning(std::span<const PartsTime> lossless,
                                  std::span<const PartsTime> compressed,
-                                 const PartitionThresholds &manners = {});
+                                 const PartitionThresholds &thresholds = {});
 
 // ---- Plans of tensors
 
