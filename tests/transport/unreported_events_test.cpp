@@ -2,6 +2,9 @@
 // has not looked at yet. Rank 0 counts how often its network is armed, which comes before a sleep.
 #include "transport_ways.hpp"
 
+#include <functional>
+#include <utility>
+
 using namespace qccl;
 using namespace qtest;
 
@@ -25,9 +28,12 @@ NetworkModule watched_module() {
 
 constexpr size_t bytes = Transport::long_message_bytes;
 
+enum class Looks { before_wait, before_sleep };
+
 // Rank 1 sends message 0 once rank 0 sleeps again and again. Rank 0 handles its arrival in `look`,
-// and then waits: that wait must return before it arms.
-void check_event(bool is_hidden, void (*look)(Transport &transport)) {
+// before a wait or in one that is about to sleep: that wait must return before it arms.
+void check_event(bool is_hidden, void (*look)(Transport &transport),
+                 Looks when = Looks::before_wait) {
     static const NetworkModule module = watched_module();
     TransportOptions options;
     options.outbox_bytes = 2 * bytes;
@@ -39,6 +45,8 @@ void check_event(bool is_hidden, void (*look)(Transport &transport)) {
         [&](const Rank &plain) {
             Rank rank = plain;
             rank.options.remote.network = &module;
+            std::function<void()> idle = [] {};
+            rank.options.idle = [&] { idle(); };
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::ring));
             CHECK_OK(begin(*transport, call_number(2), 30s));
@@ -60,11 +68,21 @@ void check_event(bool is_hidden, void (*look)(Transport &transport)) {
                 CHECK(!is_here());
                 for (const uint64_t before = arms; arms < before + 3;) CHECK_OK(transport->wait(1));
                 hides_progress = is_hidden;
-                rank.meeting.barrier();
-                rank.meeting.barrier();
-                const uint64_t before = arms;
-                look(*transport);
-                CHECK_OK(transport->wait(1));
+                uint64_t before = 0;
+                bool has_come = false;
+                const auto take = [&] {
+                    if (std::exchange(has_come, true)) return;
+                    rank.meeting.barrier();
+                    rank.meeting.barrier();
+                    before = arms;
+                    look(*transport);
+                };
+                if (when == Looks::before_sleep) idle = take;
+                if (when == Looks::before_wait) take();
+                do {
+                    CHECK_OK(transport->wait(1));
+                } while (!has_come);
+                idle = [] {};
                 CHECK_EQ(arms, before);
                 CHECK(is_here());
             }
@@ -89,12 +107,19 @@ void an_event_counts_although_a_receive_has_handled_it() {
     });
 }
 
+// A rank that waits long looks at the network while it asks others for their status.
+void an_event_counts_although_it_came_right_before_the_sleep() {
+    check_event(
+        false, [](Transport &transport) { transport.progress(); }, Looks::before_sleep);
+}
+
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         QTEST(an_event_counts_although_the_network_says_that_nothing_happened),
         QTEST(an_event_counts_although_a_receive_has_handled_it),
+        QTEST(an_event_counts_although_it_came_right_before_the_sleep),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
