@@ -79,8 +79,12 @@ bool RemoteEndpoint::progress() {
 }
 
 void RemoteEndpoint::handle_events() {
-    const std::lock_guard guard(mutex_);
-    progress_locked();
+    {
+        const std::lock_guard guard(mutex_);
+        progress_locked();
+        if (!has_unreported_events_) return;
+    }
+    peer_table_.wake(peer_table_.rank);
 }
 
 void RemoteEndpoint::count_busy(std::chrono::steady_clock::time_point since) {

@@ -149,7 +149,9 @@ public:
     Network &network() { return network_; }
 
     bool progress() override;
-    // The same for callers that need no answer: the next `progress` reports what has happened.
+    // The same for callers that need no answer: the next `progress` reports what has happened. If
+    // the rank sleeps, on another thread, it is woken: what it polls shows nothing of an event that
+    // has been handled.
     void handle_events();
     // Whether the network still reads data of the caller. Status messages do not count: they may
     // take for ever to reach a peer that is in no call.

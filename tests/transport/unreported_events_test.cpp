@@ -1,6 +1,9 @@
 // Tests transport/remote_endpoint: a rank that waits does not go to sleep behind an event that it
-// has not looked at yet. Rank 0 counts how often its network is armed, which comes before a sleep.
+// has not looked at yet, and does not sleep on when another thread takes the event. Rank 0 counts
+// how often its network is armed, which comes before a sleep.
 #include "transport_ways.hpp"
+
+#include <sys/eventfd.h>
 
 #include <functional>
 #include <utility>
@@ -12,6 +15,7 @@ namespace {
 
 std::atomic<bool> hides_progress{false}; // rank 0's network reports events, but returns false
 std::atomic<uint64_t> arms{0};
+std::atomic<int> silent{-1}; // rank 0 polls this descriptor instead of the network's
 
 NetworkModule watched_module() {
     NetworkModule module = memory_network::module;
@@ -22,6 +26,10 @@ NetworkModule watched_module() {
     module.arm = [](NetworkEnd *end) {
         if (end == &end_of(0)) arms++;
         return memory_network::arm(end);
+    };
+    module.descriptor = [](NetworkEnd *end) {
+        const int instead = silent;
+        return instead >= 0 && end == &end_of(0) ? instead : memory_network::module.descriptor(end);
     };
     return module;
 }
@@ -113,6 +121,57 @@ void an_event_counts_although_it_came_right_before_the_sleep() {
         false, [](Transport &transport) { transport.progress(); }, Looks::before_sleep);
 }
 
+// Rank 1 is another thread of rank 0's process, which asks for the state of rank 0's communicator
+// while rank 0 sleeps for as long as ranks do, and finds rank 0's message. Rank 0 polls a
+// descriptor that never becomes readable, as the network's is not any more when the message has
+// been found.
+void a_rank_is_woken_when_another_thread_has_handled_its_event() {
+    static const NetworkModule module = watched_module();
+    static std::atomic<Transport *> waiting_rank{nullptr};
+    constexpr uint64_t rounds = 5, naps = 8;
+    constexpr auto half_a_nap = 25ms;
+    TransportOptions options = small_options();
+    options.spin = 0ns;
+    hides_progress = false;
+    const FileDescriptor never(eventfd(0, EFD_CLOEXEC));
+    run_ranks(
+        Kind::inproc_apart, 2,
+        [&](const Rank &plain) {
+            Rank rank = plain;
+            rank.options.remote.network = &module;
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::ring));
+            if (rank.rank == 0) waiting_rank = transport.get();
+            rank.meeting.barrier();
+            if (rank.rank == 0) silent = never.number();
+            std::atomic<uint64_t> &least = rank.meeting.board[0], &asked = rank.meeting.board[1];
+            if (rank.rank == 0) least = ~uint64_t{0};
+            for (uint64_t call = 2; call < 2 + rounds; call++) {
+                CHECK_OK(begin(*transport, call_number(call), 30s));
+                const uint64_t before = arms;
+                rank.meeting.barrier();
+                if (rank.rank == 0) {
+                    const auto view = receive(*transport, 1);
+                    CHECK_OK(view);
+                    least = std::min<uint64_t>(least, since_ticks(asked).count());
+                    transport->release(*view);
+                } else {
+                    await([&] { return arms >= before + naps; });
+                    CHECK_OK(send(*transport, 0, *free_view(*transport)));
+                    asked = now_ticks();
+                    CHECK(!waiting_rank.load()->failure());
+                }
+                rank.meeting.barrier();
+                CHECK_OK(transport->end());
+            }
+            rank.meeting.barrier();
+            if (rank.rank == 0) silent = -1;
+            CHECK(Clock::duration(least) < half_a_nap);
+            rank.meeting.barrier();
+        },
+        options);
+}
+
 } // namespace
 
 int main() {
@@ -120,6 +179,7 @@ int main() {
         QTEST(an_event_counts_although_the_network_says_that_nothing_happened),
         QTEST(an_event_counts_although_a_receive_has_handled_it),
         QTEST(an_event_counts_although_it_came_right_before_the_sleep),
+        QTEST(a_rank_is_woken_when_another_thread_has_handled_its_event),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
