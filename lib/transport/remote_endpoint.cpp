@@ -4,8 +4,9 @@
 // it, so that nothing is posted from inside the network.
 //
 // The control messages are a rank's status, status requests, the communicator's failure, warnings,
-// seqlock records and the goodbye. Any thread may send them. `flush_records`, `broadcast_error` and
-// `leave` block for a bounded time until the messages have left; the others do not block.
+// seqlock records and the goodbye. Any thread may send them. `flush_records` and `broadcast_error`
+// block for a bounded time until the messages have left, and `leave` also while peers wait for
+// them; the others do not block.
 #include "transport/remote_endpoint.hpp"
 
 #include "base/exception_boundary.hpp"
@@ -329,10 +330,13 @@ constexpr auto longest_farewell = std::chrono::milliseconds(250);
 } // namespace
 
 template <class Condition>
-void RemoteEndpoint::progress_until(const Condition &is_met, std::chrono::nanoseconds longest) {
+bool RemoteEndpoint::progress_until(const Condition &is_met, std::chrono::nanoseconds longest) {
     const auto deadline = Clock::now() + longest;
-    while (!is_met() && Clock::now() < deadline)
+    while (!is_met()) {
+        if (Clock::now() >= deadline) return false;
         if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
 }
 
 void RemoteEndpoint::broadcast_status() {
@@ -411,7 +415,25 @@ void RemoteEndpoint::leave() {
         for (const uint32_t peer : peer_table_.remote_ranks)
             if (peer_states_[peer].is_known && !peer_states_[peer].is_lost) post(peer, left);
     }
-    progress_until([&] { return is_done_by_all(); }, std::chrono::seconds(1));
+    while (!progress_until([&] { return is_done_by_all(); }, std::chrono::seconds(1)))
+        if (!is_awaited()) break;
+}
+
+// Returns whether a peer still waits for this rank's messages. A peer that waits says so twice a
+// second. On a slow line the messages may take many seconds: the system has accepted megabytes of
+// them, and tells nobody how far they have come.
+bool RemoteEndpoint::is_awaited() {
+    constexpr auto longest_silence = std::chrono::seconds(2);
+    const std::lock_guard guard(mutex_);
+    const std::chrono::nanoseconds oldest = (Clock::now() - longest_silence).time_since_epoch();
+    return !shared_error_.is_set() &&
+           std::ranges::any_of(peer_table_.remote_ranks, [&](uint32_t peer) {
+               const RankStatus &note = peer_table_.segments[peer].status();
+               const bool waits =
+                   note.waits_on.load(std::memory_order_relaxed) == peer_table_.rank + 1 &&
+                   note.awake_ns.load(std::memory_order_relaxed) >= oldest.count();
+               return waits && !is_done_by(peer);
+           });
 }
 
 // Returns whether each peer that may still need this rank's messages has received all and consumed
@@ -421,14 +443,14 @@ void RemoteEndpoint::leave() {
 bool RemoteEndpoint::is_done_by_all() {
     const std::lock_guard guard(mutex_);
     return unsent_ == 0 && (shared_error_.is_set() ||
-                            std::all_of(peer_table_.remote_ranks.begin(),
-                                        peer_table_.remote_ranks.end(), [&](uint32_t peer) {
-                                            const PeerState &state = peer_states_[peer];
-                                            return !state.is_known || state.is_lost ||
-                                                   has_left(peer) ||
-                                                   (state.has_acked_goodbye &&
-                                                    state.acked_bytes == state.sent_bytes);
-                                        }));
+                            std::ranges::all_of(peer_table_.remote_ranks,
+                                                [&](uint32_t peer) { return is_done_by(peer); }));
+}
+
+bool RemoteEndpoint::is_done_by(uint32_t peer) const {
+    const PeerState &state = peer_states_[peer];
+    return !state.is_known || state.is_lost || has_left(peer) ||
+           (state.has_acked_goodbye && state.acked_bytes == state.sent_bytes);
 }
 
 void RemoteEndpoint::send_record(uint32_t number, uint64_t version,

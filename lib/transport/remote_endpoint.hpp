@@ -1,7 +1,8 @@
 // One rank's endpoint towards the ranks of other hosts: it sends and receives their messages and
 // eager slots, notes where these ranks are, and tells them where this rank is. Any thread may use
-// it. Only `flush_records`, `broadcast_error` and `leave` wait, for a second at most. MessageHeader
-// is the header of every message between ranks of different hosts.
+// it. Only `flush_records`, `broadcast_error` and `leave` wait, for a second at most unless peers
+// still wait for what a rank that leaves has sent. MessageHeader is the header of every message
+// between ranks of different hosts.
 //
 // ProgressThread is a background thread that answers ranks of other hosts while this rank is in no
 // call. Ranks that wait ask every rank where it is, and a rank that only computes for a while would
@@ -207,8 +208,9 @@ public:
     void send_record(uint32_t number, uint64_t version, std::span<const std::byte> bytes,
                      std::span<const uint32_t> remote_ranks) override;
     void flush_records() override;
-    // Tells the peers that this rank takes part in no further call, and waits a moment until they
-    // have received what it sent them and consumed the data.
+    // Tells the peers that this rank takes part in no further call, and waits until they have
+    // received what it sent them and consumed the data: for a second, and longer while they say
+    // that they wait for it.
     void leave();
 
 private:
@@ -273,9 +275,12 @@ private:
     CallDescriptor latest_call() const;
     MessageHeader status_request(uint64_t call) const;
     bool is_done_by_all();
-    // Progresses until the condition is met, but no longer than `longest`.
+    bool is_done_by(uint32_t peer) const;
+    bool is_awaited();
+    // Progresses until the condition is met, but no longer than `longest`. Returns whether it is
+    // met.
     template <class Condition>
-    void progress_until(const Condition &is_met, std::chrono::nanoseconds longest);
+    bool progress_until(const Condition &is_met, std::chrono::nanoseconds longest);
     bool has_left(uint32_t peer) const {
         return peer_table_.segments[peer].status().has_left.load(std::memory_order_relaxed) != 0;
     }

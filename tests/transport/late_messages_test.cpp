@@ -219,6 +219,7 @@ void two_long_messages_go_at_once_on_a_slow_line() {
 // A network that takes a message at once and delivers it some looks later. What it has not
 // delivered when it is closed is lost, as on a real one.
 constexpr int looks_to_deliver = 10;
+std::atomic<const NetworkEnd *> slow_end{nullptr}; // what it has posted is not delivered yet
 
 struct UndeliveredMessage {
     uint32_t peer;
@@ -255,7 +256,7 @@ NetworkModule late_module() {
         {
             const std::lock_guard guard(undelivered.mutex);
             Undelivered::OfEnd &own = undelivered.of_end[end];
-            if (++own.looks >= looks_to_deliver) due.swap(own.messages);
+            if (++own.looks >= looks_to_deliver && end != slow_end) due.swap(own.messages);
         }
         for (const UndeliveredMessage &each : due) {
             const NetworkPart part{each.bytes.data(), each.bytes.size()};
@@ -307,6 +308,43 @@ template <bool is_eager> void a_rank_leaves_when_its_messages_have_arrived() {
     });
 }
 
+// Rank 0 leaves while the system still sends rank 0's message over a slow line, for longer than
+// rank 0 waits for ranks that say nothing. Rank 1 waits for the message, says so, and gets it.
+void a_rank_stays_while_a_peer_waits_for_its_message() {
+    static const NetworkModule module = late_module();
+    static constexpr auto takes = 2500ms;
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options.remote.network = &module;
+        auto transport = create(rank);
+        if (rank.rank == 0) slow_end = &end_of(0);
+        rank.meeting.barrier();
+        std::atomic<uint64_t> &has_left = rank.meeting.board[0];
+        CHECK_OK(begin(*transport, call_number(1), 10s));
+        if (rank.rank == 0) {
+            CHECK_OK(send(*transport, 1, *free_view(*transport)));
+            CHECK_OK(transport->end());
+            transport.reset();
+            has_left = 1;
+            return;
+        }
+        const RecvBuffer buffer = free_buffer(*transport);
+        const auto start = Clock::now();
+        for (const WaitScope waiting(*transport);;) {
+            const auto view = transport->receive(0, {}, buffer);
+            CHECK_OK(view);
+            if (*view) break;
+            CHECK_OK(transport->wait(0));
+            if (Clock::now() - start > takes) slow_end = nullptr;
+        }
+        await([&] {
+            (void)transport->failure(); // answers rank 0
+            return has_left != 0;
+        });
+    });
+    slow_end = nullptr;
+}
+
 // ---- Failures
 
 // Rank 0's messages do not come through, and its keepalive connection carries a failure that makes
@@ -346,6 +384,7 @@ int main() {
         QTEST(two_long_messages_go_at_once_on_a_slow_line),
         QTEST(a_rank_leaves_when_its_messages_have_arrived<false>),
         QTEST(a_rank_leaves_when_its_messages_have_arrived<true>),
+        QTEST(a_rank_stays_while_a_peer_waits_for_its_message),
         QTEST(a_failure_on_a_keepalive_connection_is_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
