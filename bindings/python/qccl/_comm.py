@@ -17,7 +17,7 @@ from ._collectives import CallOptions, Collectives, stride_of
 from ._handles import Handle, at_the_end_of_workers
 from ._interrupts import SignalWatch, poll_until
 from ._layers import layers_of
-from ._library import IN_PROGRESS, SUCCESS, check, lib, make_error, sentence_of, told_text
+from ._library import IN_PROGRESS, REFUSALS, SUCCESS, check, error_info, lib, make_error, sentence_of, told_text
 from ._sentences import in_c
 from ._states import State
 from ._streams import Stream
@@ -287,15 +287,20 @@ class Comm(Collectives, Handle):
         """Waits and compares as finalize does, and frees the communicator. Raises what the comparison gives; or InvalidUsage while
         another thread is inside: then nothing has happened.
         """
-        if self._handle is not None and self._owner == os.getpid() and async_result(self._handle) in (SUCCESS, IN_PROGRESS):
+        failure = None
+        if self._handle is not None and self._owner == os.getpid() and is_sound(self._handle):
             try:
                 self.finalize()
-            except _errors.Error:
-                pass  # the end returns it
+            except (_errors.InvalidUsage, _errors.Revoked):
+                pass  # the end refuses the first, too; one that is revoked meanwhile is freed without an error
+            except _errors.Error as error:
+                failure = error  # the end does not return it again
             except BaseException:
                 self.abort()
                 raise
         self._end(lib.qcclCommDestroy)
+        if failure is not None:
+            raise failure
 
     def _ended(self) -> None:
         OPEN.discard(self)
@@ -372,6 +377,14 @@ def async_result(handle: int | None) -> int:
     result = c.c_int32()
     check(lib.qcclCommGetAsyncError(handle, ctypes.byref(result)))
     return result.value
+
+
+def is_sound(handle: int | None) -> bool:
+    """Whether a communicator has not failed. async_result counts as telling the caller of a mismatch, and then the end does not return
+    it. So the latest error is asked first; only a refusal may hide a failure, which a call has then returned.
+    """
+    code = error_info(handle).code
+    return code == SUCCESS or (code in REFUSALS and async_result(handle) in (SUCCESS, IN_PROGRESS))
 
 
 def finished(handle: int | None) -> tuple[int] | None:

@@ -21,6 +21,7 @@ from ._sentences import in_python
 FILE_NAME = "libqccl.so.0"
 PACKAGE = pathlib.Path(__file__).resolve().parent
 SUCCESS, IN_PROGRESS = c.qcclSuccess, c.qcclInProgress
+REFUSALS = c.qcclInvalidArgument, c.qcclInvalidUsage
 RESULT_NAMES = {value: name for name, value in vars(c).items()
                 if name in _errors.BY_NAME or name in ("qcclSuccess", "qcclInProgress")}
 
@@ -112,6 +113,12 @@ def sentence_of(comm=None):
     return lib.qcclGetLastError(comm).decode(errors="replace")
 
 
+def error_info(comm):
+    """The parts of a communicator's latest error. Their code is SUCCESS if there is none, or no such communicator."""
+    info = c.qcclErrorInfo_t(size=ctypes.sizeof(c.qcclErrorInfo_t))
+    return info if lib.qcclGetErrorInfo(comm, ctypes.byref(info)) == SUCCESS else c.qcclErrorInfo_t()
+
+
 def make_error(result, comm=None, sentence=None):
     """The exception for a result that is no success. comm: the handle of the communicator of the call, if it has one."""
     name = RESULT_NAMES.get(result, "")
@@ -119,8 +126,8 @@ def make_error(result, comm=None, sentence=None):
     sentence = sentence or sentence_of() or lib.qcclGetErrorString(result).decode()
     parts = {}
     if comm is not None:
-        info = c.qcclErrorInfo_t(size=ctypes.sizeof(c.qcclErrorInfo_t))
-        if lib.qcclGetErrorInfo(comm, ctypes.byref(info)) == SUCCESS and info.code == result:
+        info = error_info(comm)
+        if info.code == result:
             compared = info.expected or info.got
             parts = {"rank": info.rank, "peer": info.peer if info.peer >= 0 else None, "call": info.call or None, "tag": info.tag or None,
                      "collective": COLLECTIVES.get(info.collective), "expected": info.expected if compared else None,

@@ -268,6 +268,37 @@ class Refusals(Lifetimes):
         self.assertEqual(results, [0, 0])
 
 
+class Ends(unittest.TestCase):
+    """A root does not wait for the other ranks, so the end is the first to find that they did not come to its broadcast."""
+
+    def test_a_mismatch_that_no_call_has_raised(self):
+        def body(comm, lead):
+            comm.broadcast(np.ones(3), root=comm.rank)
+            time.sleep(lead * comm.rank)
+            with self.assertRaisesRegex(qccl.Mismatch, "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1"):
+                comm.close()
+
+        for lead in (0, 0.2):  # rank 0 finds the mismatch before rank 1 comes to its end
+            qccl.run_threads(2, body, lead)
+
+    def test_a_lost_rank_that_no_call_has_raised(self):
+        def body(comm):
+            if comm.rank == 0:
+                comm.broadcast(np.ones(3))
+                with self.assertRaisesRegex(qccl.PeerLost, "rank 1 has left the communicator; broadcast, call 1, waits for it"):
+                    comm.close()
+
+        qccl.run_threads(2, body)
+
+    def test_an_error_that_a_call_has_raised(self):
+        def body(comm):
+            with self.assertRaises(qccl.Mismatch):
+                comm.all_reduce(np.ones(3 + comm.rank))
+            comm.close()
+
+        qccl.run_threads(2, body)
+
+
 class Interrupts(unittest.TestCase):
     def test_what_a_function_raises_goes_on_in_the_call(self):
         """Exceptions that are none of Python's `Exception`, such as Ctrl-C."""
