@@ -275,8 +275,8 @@ static int run(const std::vector<std::string> &command_line) {
     if (done) return EXIT_SUCCESS;
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", program, done.error().text);
-    // A machine that cannot be is as wrong as an option; what files hold is not the command line's.
-    const auto asks_of_a_machine = {"topology", "advise", "plan", "whatif", "adapt"};
+    // A machine that cannot be, and data that no sum can have, are as wrong as an option.
+    const auto asks_of_a_machine = {"topology", "explain", "advise", "plan", "whatif", "adapt"};
     const bool is_refused = done.error().code == Code::invalid_argument &&
                             std::ranges::any_of(asks_of_a_machine, [&](const char *topic) {
                                 return app.got_subcommand(topic);
