@@ -84,7 +84,7 @@ static Done check_values(const Files &files, const std::string &pattern, uint32_
                                                 [](double value) { return std::isfinite(value); });
             if (wrong == end) continue;
             return invalid_argument("%s holds %g at index %" PRIu64
-                                    ", and of a sum that is no number nothing can be lost",
+                                    "; the error of a sum needs finite values",
                                     path_of_rank(pattern, rank).c_str(), *wrong,
                                     first + static_cast<uint64_t>(wrong - values.begin()));
         }
