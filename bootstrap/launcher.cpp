@@ -177,10 +177,12 @@ const LauncherRow *row_of(const Variables &variables) {
 Result<LauncherInfo> who_is_who(const LauncherRow &row, const Variables &variables) {
     QCCL_TRY(const uint64_t size, variables.number(row.size, most_ranks));
     QCCL_TRY(const uint64_t rank, variables.number(row.rank, most_ranks));
+    if (size == 0) return invalid_argument("%s=0: a job has at least one rank", row.size);
     if (rank >= size)
-        return invalid_argument("%s=%llu cannot be with %s=%llu: ranks count from 0", row.rank,
-                                static_cast<unsigned long long>(rank), row.size,
-                                static_cast<unsigned long long>(size))
+        return invalid_argument("%s=%llu cannot be with %s=%llu: ranks count from 0 to %llu",
+                                row.rank, static_cast<unsigned long long>(rank), row.size,
+                                static_cast<unsigned long long>(size),
+                                static_cast<unsigned long long>(size - 1))
             .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
     LauncherInfo info;
     info.launcher = row.name;

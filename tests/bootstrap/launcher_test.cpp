@@ -171,9 +171,8 @@ static void numbers_must_fit() {
     check_refused({"RANK=x", "WORLD_SIZE=4"}, "RANK=x is no number from 0 to 65536");
     check_refused({"RANK=1", "WORLD_SIZE=-4"}, "WORLD_SIZE=-4 is no number from 0 to 65536");
     check_refused({"RANK=4", "WORLD_SIZE=4"},
-                  "RANK=4 cannot be with WORLD_SIZE=4: ranks count from 0");
-    check_refused({"RANK=0", "WORLD_SIZE=0"},
-                  "RANK=0 cannot be with WORLD_SIZE=0: ranks count from 0");
+                  "RANK=4 cannot be with WORLD_SIZE=4: ranks count from 0 to 3");
+    check_refused({"RANK=0", "WORLD_SIZE=0"}, "WORLD_SIZE=0: a job has at least one rank");
     check_refused({"RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=h", "MASTER_PORT=65535"},
                   "MASTER_PORT=65535 is no number from 0 to 65534");
     check_refused({"PMI_RANK=1", "PMI_SIZE=4", "PMI_FD=9x"},
