@@ -33,10 +33,11 @@ Result<std::unique_ptr<Log>> Log::create(const LogOptions &options) {
     const std::string host = host_name();
     int file = options.file.empty() ? nowhere : STDERR_FILENO;
     if (!options.file.empty() && options.file != "stderr") {
-        QCCL_TRY(const std::string path, expand_file_pattern("log file", options.file, host));
+        QCCL_TRY(const std::string path,
+                 expand_file_pattern("QCCL_DEBUG_FILE", options.file, host));
         file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
         if (file < 0)
-            return Error::make(Code::system_error, "cannot open the log file \"%s\": %s",
+            return Error::make(Code::system_error, "QCCL_DEBUG_FILE: cannot open \"%s\": %s",
                                path.c_str(), describe_errno(errno).c_str());
     }
     return std::unique_ptr<Log>(new Log(options, host, file));
