@@ -365,6 +365,9 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
 } // namespace
 
 Result<Codec> parse_codec(std::string_view text) {
+    if (text.find('@') != std::string_view::npos)
+        return invalid_argument("codec is \"%s\", but only QCCL_CODEC takes conditions (@)",
+                                excerpt(text).c_str());
     const Parted word = parted_at(text, ':');
     const NameRow *const row = find_row(word.before);
     if (!row) {

@@ -179,6 +179,8 @@ static void strange_names_are_refused() {
                   "lossless, tbq, bound, graddrop, exact, shared, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
+    for (const char *text : {"int8@bytes>=1M", "int8:block=32@op=sum", "int4@bytes>=1M; int8"})
+        check_refused(text, "only QCCL_CODEC takes conditions (@)");
 }
 
 static void strange_keys_are_refused() {
