@@ -40,7 +40,8 @@ def environment() -> dict[str, str]:
 
 
 def measure(*arguments: str) -> list[dict[str, Any]]:
-    """Runs qccl-perf with these arguments, and returns a record for each row of its table: times in microseconds, sizes in bytes.
+    """Runs qccl-perf with these arguments, and returns its measurements as records. A row of its table gives one for
+    out of place and one for in place (`in_place`). Times are in microseconds, sizes in bytes.
 
     A rank that is not rank 0 of a launcher's job gets an empty list. Raises SystemFailure with what qccl-perf said if it fails.
     """
