@@ -9,6 +9,7 @@
 #include "comm/boundary.hpp"
 #include "comm/comm_config.hpp"
 #include "comm/streams.hpp"
+#include "device/allowed_tiers.hpp"
 #include "device/packed_chunk.hpp"
 
 #include <memory>

@@ -1,6 +1,5 @@
 // Parses a communicator's config, reads the environment's settings and its plan file, and checks
-// settings against each other, the file system and the job. The list of SIMD tiers in QCCL_TIER is
-// parsed here, too.
+// settings against each other, the file system and the job.
 #include "comm/comm_config.hpp"
 
 #include "base/settings.hpp"
@@ -9,7 +8,6 @@
 #include "comm/boundary.hpp"
 #include "comm/call_reports.hpp"
 #include "device/device.hpp"
-#include "device/kernels.hpp"
 #include "memory/segment.hpp"
 #include "plan/planner.hpp"
 #include "transport/transport.hpp"
@@ -19,7 +17,6 @@
 #include <cinttypes>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -160,34 +157,6 @@ Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *lo
     if (log) log->info("QCCL_PLAN_FILE: %.160s is not used: %.300s", path, is_ours.error().text);
     policy.plan.reset();
     return {};
-}
-
-// ---- SIMD tiers
-
-// The settings' reader accepts "auto" before this is called, but "auto" is what most users would
-// write.
-static Names possible_tiers() {
-    Names names(tier_names.begin(), tier_names.end());
-    names.push_back("auto");
-    return names;
-}
-
-static Result<uint32_t> parse_tiers(const std::string &names) {
-    uint32_t mask = 0;
-    for (size_t begin = 0; begin <= names.size();) {
-        const size_t end = std::min(names.find(',', begin), names.size());
-        const std::string_view name = std::string_view(names).substr(begin, end - begin);
-        const auto *found = std::find(tier_names.begin(), tier_names.end(), name);
-        if (found == tier_names.end()) return no_choice("QCCL_TIER", name, possible_tiers());
-        mask |= 1U << (found - tier_names.begin());
-        begin = end + 1;
-    }
-    return mask;
-}
-
-Result<uint32_t> allowed_tiers(const Settings &settings) {
-    if (!settings.tier) return ~0U;
-    return parse_tiers(*settings.tier);
 }
 
 } // namespace qccl

@@ -1,7 +1,7 @@
 // One rank's config of a communicator, and the settings of the environment that hold beside it:
 // reads them, checks them, and derives the policy for calls. Creation calls check_settings on every
-// rank before the ranks compare their settings, and fit_plan afterwards. The codec functions use
-// allowed_tiers, too. Any thread may call everything here; nothing waits for other ranks.
+// rank before the ranks compare their settings, and fit_plan afterwards. Any thread may call
+// everything here; nothing waits for other ranks.
 #pragma once
 
 #include "base/clock.hpp"
@@ -84,13 +84,5 @@ Done check_settings(const CommConfig &comm_config, const EnvSettings &env_settin
 // rank, if the plan file is for another job. A communicator made by split or shrink goes on without
 // the plan and tells `log` so, unless `log` is null.
 Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *log);
-
-// ---- SIMD tiers
-
-struct Settings;
-
-// Returns the tiers that the settings allow, as a mask for best_kernels. An error lists what is
-// possible.
-Result<uint32_t> allowed_tiers(const Settings &settings);
 
 } // namespace qccl

@@ -4,6 +4,7 @@
 
 #include "base/settings.hpp"
 #include "base/text.hpp"
+#include "device/allowed_tiers.hpp"
 #include "engine/compile/translate.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 #include "topology/formats/read_topology.hpp"
@@ -350,6 +351,7 @@ static Done take_calibration(Machine &machine) {
 Result<Machine> find_machine(const MachineRequest &request) {
     Machine machine;
     QCCL_TRY(machine.settings, read_settings(environ));
+    QCCL_TRY(machine.tiers, allowed_tiers(machine.settings));
     if (request.bytes_per_second) machine.settings.link_rate = request.bytes_per_second;
     if (request.latency) machine.settings.link_latency = request.latency;
     QCCL_TRY(request.topology.empty() ? take_hosts(request, machine)
@@ -383,10 +385,11 @@ static CostModel gpu_speeds(const Machine &machine) {
 }
 
 static CostModel speeds_of(const Machine &machine) {
-    CostModel speeds = machine.has_gpus
-                           ? gpu_speeds(machine)
-                           : cost_model_by(machine.settings, machine.ranks_per_core,
-                                           CodecRates::of_tier(name(best_kernels().tier)));
+    CostModel speeds =
+        machine.has_gpus
+            ? gpu_speeds(machine)
+            : cost_model_by(machine.settings, machine.ranks_per_core,
+                            CodecRates::of_tier(name(best_kernels(machine.tiers).tier)));
     if (machine.remote) apply_link(*machine.remote, machine.settings, speeds);
     if (machine.measured && !machine.has_gpus)
         machine.measured->figures.apply(machine.settings, speeds);

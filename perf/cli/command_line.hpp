@@ -128,6 +128,7 @@ struct Machine {
     std::shared_ptr<const Measured> measured = nullptr;
     std::shared_ptr<const Corrections> simulated = nullptr; // for the simulator; null: none
     Settings settings = {}; // of this process, with the question's rate and latency
+    uint32_t tiers = ~0U;   // that the settings allow, as a mask for best_kernels
 
     size_t hosts() const { return places ? places->hosts().groups() : 1; }
     // Returns how many ranks share cores, caches and memory, on the host that has the most ranks.

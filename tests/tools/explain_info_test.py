@@ -121,6 +121,13 @@ class Explanations(unittest.TestCase):
         self.assertRegex(known["reason"], r"with int4 [\d.]+ times as fast as with none")
         self.assertIn("an unknown rate, taken for", info("explain", *words, env=quiet).stdout)
 
+    def test_the_settings_say_which_tiers_compute(self):
+        words = ("all_reduce", "--bytes", "1M", "--ranks", "4", "--codec", "int8", "--algo", "direct")
+        best, = self.rows(*words)
+        slow, = self.rows(*words, env={"QCCL_TIER": "scalar"})
+        self.assertGreater(slow["time_us"], 2 * best["time_us"])
+        self.assertIn("QCCL_TIER is \"mmx\"; possible are scalar", info("explain", *words, env={"QCCL_TIER": "mmx"}, expect=2).stderr)
+
     def test_json_beside_the_text(self):
         with tempfile.TemporaryDirectory() as folder:
             path = folder + "/explain.json"

@@ -15,6 +15,7 @@
 #include "comm/creation/settings_digest.hpp"
 #include "comm/creation/status_all_gather.hpp"
 #include "comm/handle_table.hpp"
+#include "device/allowed_tiers.hpp"
 #include "device/device.hpp"
 #include "device/kernel_launcher.hpp"
 #include "net/addresses.hpp"
