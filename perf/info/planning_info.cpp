@@ -104,6 +104,8 @@ static Result<std::unique_ptr<Files>> open_data(const std::string &pattern, uint
     if (files->count() == 0)
         return invalid_argument("%s holds no values", path_of_rank(pattern, 0).c_str());
     QCCL_TRY(check_values(*files, pattern, ranks));
+    if (pattern.find("%r") == std::string::npos)
+        std::fprintf(stderr, "qccl-info: %s\n", one_file_note(pattern).c_str());
     return files;
 }
 
@@ -212,8 +214,6 @@ Done print_advice(const AdviceRequest &request) {
     for (const double nmse : ladder)
         if (!request.nmse) rows.push_back(advise(advice, nmse));
     const BudgetAdvice chosen = advise(advice, request.nmse.value_or(usual_nmse));
-    if (request.input.find("%r") == std::string::npos)
-        std::fprintf(stderr, "qccl-info: %s\n", one_file_note(request.input).c_str());
     if (!request.json.empty())
         QCCL_TRY(write_file(request.json, advice_json(machine, *files, advice, rows, chosen)));
     if (request.json != "-") print_advice_text(machine, *files, advice, rows, chosen);

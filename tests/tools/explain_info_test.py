@@ -161,6 +161,8 @@ class Explanations(unittest.TestCase):
                 self.assertIn(because, info("explain", *words, "--input", pattern, expect=2).stderr)
             self.assertIn("cannot read", info("explain", "all_reduce", "--input", pattern, "--ranks", "5", expect=2).stderr)
             self.assertIn("two or more", info("explain", "all_reduce", "--input", pattern, "--ranks", "1", expect=2).stderr)
+            one = pattern.replace("%r", "0")
+            self.assertIn("all ranks read the same file, " + one, info("explain", "all_reduce", "--input", one, "--ranks", "4").stderr)
         self.assertIn("there is no such file", info("explain", "all_reduce", "--input", "/nowhere/rank%r.npy", expect=2).stderr)
 
     def test_what_cannot_be_is_refused(self):
