@@ -213,6 +213,13 @@ inline qccl::NetworkEnd &end_of(uint32_t rank) {
     throw Failure{"no such end"};
 }
 
+// Whether the end is that rank's. A network's callbacks ask so, because other ranks' ends go while
+// a rank still looks at its own.
+inline bool is_end_of(uint32_t rank, const qccl::NetworkEnd *end) {
+    const std::lock_guard guard(memory_network::living().mutex);
+    return !end->peers[rank];
+}
+
 using Body = std::function<void(const Rank &)>;
 // Runs in the parent beside the rank processes; gets their pids by rank.
 using Watch = std::function<void(const std::vector<pid_t> &)>;

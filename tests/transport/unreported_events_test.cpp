@@ -21,15 +21,15 @@ NetworkModule watched_module() {
     NetworkModule module = memory_network::module;
     module.progress = [](NetworkEnd *end) {
         const bool has_moved = memory_network::progress(end);
-        return has_moved && !(end == &end_of(0) && hides_progress);
+        return has_moved && !(is_end_of(0, end) && hides_progress);
     };
     module.arm = [](NetworkEnd *end) {
-        if (end == &end_of(0)) arms++;
+        if (is_end_of(0, end)) arms++;
         return memory_network::arm(end);
     };
     module.descriptor = [](NetworkEnd *end) {
         const int instead = silent;
-        return instead >= 0 && end == &end_of(0) ? instead : memory_network::module.descriptor(end);
+        return instead >= 0 && is_end_of(0, end) ? instead : memory_network::module.descriptor(end);
     };
     return module;
 }
