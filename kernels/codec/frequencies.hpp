@@ -16,12 +16,6 @@ namespace qccl {
 using SymbolCounts = std::array<uint32_t, 256>;
 using Frequencies = std::array<uint32_t, 256>;
 
-// All parts of a packed payload begin at a multiple of it.
-inline constexpr size_t part_alignment = 4;
-constexpr size_t aligned(size_t bytes) {
-    return (bytes + part_alignment - 1) / part_alignment * part_alignment;
-}
-
 SymbolCounts count_symbols(const uint8_t *symbols, size_t count);
 
 // Rounds counts to frequencies that add up to probability_sum. A symbol that occurs has at least 1.

@@ -516,7 +516,7 @@ size_t pack_with(const PackSteps &steps, const ChunkRange &whole, const std::byt
         if (!packer.write(segment_of(source, i), sink)) return 0;
         auto entry = static_cast<uint32_t>(room - sink.room);
         if (packer.omits_zeros()) entry |= omits_zeros_flag;
-        std::memcpy(index + i * sizeof entry, &entry, sizeof entry);
+        store_bits(index, i, entry);
     }
     return sink.room == 0 ? 0 : unpacked_bytes - sink.room;
 }
@@ -532,8 +532,7 @@ bool unpack_with(const PackSteps &steps, const ChunkRange &whole, std::span<cons
     std::memcpy(payload + source.end, rest, rest_bytes);
     SegmentUnpacker unpacker(steps, whole, source, payload, scratch);
     for (uint64_t i = 0; i < source.segments(); i++) {
-        uint32_t entry;
-        std::memcpy(&entry, index + i * sizeof entry, sizeof entry);
+        const auto entry = load_bits<uint32_t>(index, i);
         const bool omits_zeros = (entry & omits_zeros_flag) != 0;
         const size_t bytes = entry & ~omits_zeros_flag;
         if (bytes > from.rest.size() ||

@@ -5,6 +5,7 @@
 // and by the tiers of the CPU. Any thread may call; nothing blocks.
 #pragma once
 
+#include "base/sizes.hpp"
 #include "device/kernels.hpp"
 
 #include <array>
@@ -22,6 +23,9 @@ inline constexpr uint32_t least_state = 1U << 15, state_limit = 1U << 31;
 // An encoder shifts 16 bits out of a state that is at least the frequency shifted by this.
 inline constexpr unsigned state_shift = 31 - probability_bits;
 inline constexpr size_t packing_slack = 32; // words: a vector
+// All parts of a packed payload begin at a multiple of it.
+inline constexpr size_t part_alignment = 4;
+constexpr size_t aligned(size_t bytes) { return round_up(bytes, part_alignment); }
 inline constexpr size_t segment_symbols = PackScratch::symbols;
 
 // How the symbols of a payload lie in it.
