@@ -182,13 +182,8 @@ static void damage_stays_inside_the_chunk() {
         const size_t at = in_head ? header_bytes + random.pick(8)
                                   : header_bytes + random.pick(damaged.size() - header_bytes);
         damaged[at] ^= static_cast<std::byte>(1U << random.pick(8));
-        for (const TestedKernels &tier : tested_kernels()) {
-            Buffer back(chunk.unpacked_bytes.size()), untouched(chunk.unpacked_bytes.size());
-            (void)unpack_chunk(*tier.kernels, chunk.codec, DataType::float32,
-                               SparseChunk::mixture.count, damaged, back.data(), scratch());
-            CHECK(std::ranges::equal(back.all().first(64), untouched.all().first(64)));
-            CHECK(std::ranges::equal(back.all().last(64), untouched.all().last(64)));
-        }
+        check_harmless(chunk.codec, DataType::float32, SparseChunk::mixture.count, damaged,
+                       chunk.unpacked_bytes.size());
     }
 }
 

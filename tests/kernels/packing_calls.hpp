@@ -2,12 +2,14 @@
 #pragma once
 
 #include "golden_cases.hpp"
+#include "kernel_operands.hpp"
 #include "tested_kernels.hpp"
 #include "tests/kit/qtest.hpp"
 
 #include "device/packed_chunk.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,6 +57,18 @@ inline void check_tiers(const std::string &text, DataType type, uint64_t count,
         if (got != wanted || !done || back != unpacked_bytes)
             throw qtest::Failure{tier.name + " differs: " + text + " " + name(type) + " count " +
                                  std::to_string(count) + " " + what};
+    }
+}
+
+// No tier writes beside the place of the unpacked chunk, whatever it makes of the damaged one.
+inline void check_harmless(const Codec &codec, DataType type, uint64_t count,
+                           std::span<const std::byte> damaged, size_t unpacked_bytes) {
+    for (const TestedKernels &tier : tested_kernels()) {
+        operands::Buffer back(unpacked_bytes), untouched(unpacked_bytes);
+        (void)unpack_chunk(*tier.kernels, codec, type, count, damaged, back.data(), scratch());
+        const auto guards = back.all(), before = untouched.all();
+        CHECK(std::ranges::equal(guards.first(64), before.first(64)));
+        CHECK(std::ranges::equal(guards.last(64), before.last(64)));
     }
 }
 

@@ -209,14 +209,8 @@ static void damaged_chunks_are_refused_or_harmless() {
             std::vector<std::byte> damaged = chunk.packed_bytes;
             damaged[header_bytes + random.pick(bytes - header_bytes)] ^=
                 static_cast<std::byte>(1U << random.pick(8));
-            for (const TestedKernels &tier : tested_kernels()) {
-                Buffer back(chunk.unpacked_bytes.size()), untouched(chunk.unpacked_bytes.size());
-                (void)unpack_chunk(*tier.kernels, chunk.codec, DataType::float32, chunk.count,
-                                   damaged, back.data(), scratch());
-                const auto guards = back.all(), before = untouched.all();
-                CHECK(std::ranges::equal(guards.first(64), before.first(64)));
-                CHECK(std::ranges::equal(guards.last(64), before.last(64)));
-            }
+            check_harmless(chunk.codec, DataType::float32, chunk.count, damaged,
+                           chunk.unpacked_bytes.size());
         }
     }
 }

@@ -2,12 +2,11 @@
 // for wire_decoder_test.py, with the values that were encoded and those that the reference decodes:
 // records of (input type and clip, input, chunk, decoded values), each part after its length.
 #include "tests/kernels/golden_cases.hpp"
+#include "tests/kernels/packing_calls.hpp"
 #include "kernels/cpu/cpu_tiers.hpp"
-#include "device/packed_chunk.hpp"
 #include "tests/kit/sample.hpp"
 
 #include <cstdio>
-#include <memory>
 
 using namespace qccl;
 
@@ -15,16 +14,6 @@ static void write_part(std::span<const std::byte> bytes) {
     const uint64_t length = bytes.size();
     fwrite(&length, sizeof length, 1, stdout);
     fwrite(bytes.data(), 1, bytes.size(), stdout);
-}
-
-// Returns the chunk as it is sent.
-static std::vector<std::byte> packed(const Codec &codec, DataType type, uint64_t count,
-                                     const std::vector<std::byte> &unpacked) {
-    const auto scratch = std::make_unique<PackScratch>();
-    std::vector<std::byte> chunk(unpacked.size());
-    chunk.resize(
-        pack_chunk(scalar_kernels(), codec, type, count, unpacked.data(), chunk.data(), *scratch));
-    return chunk;
 }
 
 static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind kind,
@@ -40,7 +29,7 @@ static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind ki
     const uint32_t numbers[] = {static_cast<uint32_t>(in), codec.clip};
     write_part(std::as_bytes(std::span(numbers)));
     write_part(input);
-    write_part(codec.packs ? packed(codec, type, count, bytes) : bytes);
+    write_part(codec.packs ? packing::packed(scalar_kernels(), codec, type, count, bytes) : bytes);
     write_part(golden::decode_chunk(scalar_kernels(), *open, type));
     return true;
 }
