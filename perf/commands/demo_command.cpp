@@ -401,8 +401,9 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
                                              if (tells) std::printf("%s\n", sentence.c_str());
                                          }}));
     if (tells && training.gradients) print_story(training, rank_group.size());
-    if (tells && !demo.input.empty() && demo.input.find("%r") == std::string::npos)
-        std::printf("%s\n\n", one_file_note(demo.input).c_str());
+    if (tells && !demo.input.empty())
+        if (const auto note = one_file_note(demo.input); !note.empty())
+            std::printf("%s\n\n", note.c_str());
     QCCL_TRY(const auto caveat, non_finite_note(rank_group, context.source, rows[0].operation.type,
                                                 rows[0].operation.count));
     if (tells && !caveat.empty()) std::printf("%s\n\n", caveat.c_str());

@@ -202,7 +202,7 @@ static Done prepare_source(Plan &plan) {
         plan.source = make_gaussian(plan.arguments.seed);
         return {};
     }
-    if (input.find("%r") == std::string::npos) plan.notes.push_back(one_file_note(input));
+    if (const auto note = one_file_note(input); !note.empty()) plan.notes.push_back(note);
     QCCL_TRY(auto files, Files::open(input, plan.arguments.ranks));
     QCCL_TRY(take_files(plan.arguments, *files));
     plan.source = std::move(files);

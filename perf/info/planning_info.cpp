@@ -104,8 +104,8 @@ static Result<std::unique_ptr<Files>> open_data(const std::string &pattern, uint
     if (files->count() == 0)
         return invalid_argument("%s holds no values", path_of_rank(pattern, 0).c_str());
     QCCL_TRY(check_values(*files, pattern, ranks));
-    if (pattern.find("%r") == std::string::npos)
-        std::fprintf(stderr, "qccl-info: %s\n", one_file_note(pattern).c_str());
+    if (const auto note = one_file_note(pattern); !note.empty())
+        std::fprintf(stderr, "qccl-info: %s\n", note.c_str());
     return files;
 }
 

@@ -393,6 +393,7 @@ private:
 };
 
 std::string one_file_note(std::string_view pattern) {
+    if (pattern.find("%r") != std::string_view::npos) return {};
     return "--input names no %r: all ranks read the same file, " + std::string(pattern);
 }
 

@@ -124,7 +124,8 @@ public:
 // can be compared bit for bit. The same seed gives the same data.
 std::unique_ptr<Source> make_gaussian(uint64_t seed);
 
-// Returns a note about an input pattern that has no placeholder for the rank.
+// Returns a note about an input pattern that has no placeholder for the rank; of one that has it,
+// nothing.
 std::string one_file_note(std::string_view pattern);
 
 // Reads one file per rank; all files hold the same number of values of one type.
