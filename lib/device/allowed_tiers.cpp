@@ -1,5 +1,4 @@
 // Reads the names of SIMD tiers in QCCL_TIER.
-
 #include "device/allowed_tiers.hpp"
 
 #include "base/settings.hpp"
